@@ -1,0 +1,250 @@
+package io.nccl4j.bench;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Communicators;
+import io.nccl4j.Device;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Provider;
+import io.nccl4j.UniqueId;
+import java.time.Clock;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Runs a program on this process's ranks. One instance is one run.
+ *
+ * <p>A thread drives each {@code gpus} ranks; the caller waits. If a rank fails, the communicators
+ * of the process are aborted, all threads end, and the first failure is thrown.
+ */
+public final class Bench {
+  private static final long LAST_WORDS_MILLIS = 5_000;
+
+  private final Program program;
+  private final Options options;
+  private final Placement placement;
+  private final RunListener listener;
+  private final Clock clock;
+  private final Backend backend;
+  private final ThreadBarrier barrier;
+  private final ThreadTeam.Meeting meeting;
+
+  // Guarded by this.
+  private final List<Communicator> joined = new ArrayList<>();
+  private @Nullable Throwable failure;
+  private @Nullable RunResult result;
+
+  /**
+   * A run.
+   *
+   * @param placement this process's ranks
+   * @param listener hears of the results if this process has rank 0
+   * @param clock for the time stamps, not for the timing
+   * @throws InvalidArgumentException if options and placement contradict each other
+   */
+  public Bench(
+      Program program,
+      Options options,
+      Placement placement,
+      RunListener listener,
+      Clock clock) {
+    placement.check(options);
+    this.program = program;
+    this.options = options;
+    this.placement = placement;
+    this.listener = listener;
+    this.clock = clock;
+    this.backend = Device.get(options.backend(), 0).backend();
+    this.barrier = new ThreadBarrier(options.threads());
+    this.meeting = new ThreadTeam.Meeting(barrier, options.threads());
+  }
+
+  /**
+   * Runs to the end.
+   *
+   * @throws io.nccl4j.NcclException if a rank failed
+   * @throws InterruptedException if the caller was interrupted; the ranks are aborted then
+   */
+  public RunResult run() throws InterruptedException {
+    List<Communicator> local = placement.id() == null ? initAll() : List.of();
+    List<Thread> threads = new ArrayList<>();
+    for (int t = 0; t < options.threads(); t++) {
+      int thread = t;
+      threads.add(
+          Thread.ofPlatform().daemon().name("bench-" + t).start(() -> runThread(thread, local)));
+    }
+    try {
+      for (Thread thread : threads) {
+        join(thread);
+      }
+    } catch (InterruptedException e) {
+      fail(e);
+      throw e;
+    }
+    return outcome();
+  }
+
+  private synchronized RunResult outcome() {
+    switch (failure) {
+      case null -> {}
+      case RuntimeException e -> throw e;
+      case Error e -> throw e;
+      default -> throw new IllegalStateException(failure);
+    }
+    if (result == null) {
+      throw new IllegalStateException("no thread finished");
+    }
+    return result;
+  }
+
+  // A thread that waits for ranks that never come gives up by its own deadline, long after the
+  // failure: once there is one, it gets a moment to clean up and is left behind.
+  private void join(Thread thread) throws InterruptedException {
+    long failedAt = 0;
+    while (!thread.join(java.time.Duration.ofMillis(20))) {
+      if (failedAt == 0 && failed()) {
+        failedAt = System.nanoTime();
+      }
+      if (failedAt != 0 && System.nanoTime() - failedAt > LAST_WORDS_MILLIS * 1_000_000) {
+        return;
+      }
+    }
+  }
+
+  private synchronized boolean failed() {
+    return failure != null;
+  }
+
+  private synchronized void finished(RunResult finished) {
+    result = finished;
+  }
+
+  private void fail(Throwable cause) {
+    List<Communicator> abort;
+    synchronized (this) {
+      if (failure == null) {
+        failure = cause;
+      } else if (failure != cause && !causes(cause, failure)) {
+        failure.addSuppressed(cause);
+      }
+      abort = List.copyOf(joined);
+    }
+    barrier.breakBecauseOf(cause);
+    abort.forEach(Communicator::abort);
+  }
+
+  private static boolean causes(Throwable effect, Throwable cause) {
+    return effect.getCause() == cause;
+  }
+
+  private List<Communicator> initAll() {
+    List<Device> devices = new ArrayList<>();
+    for (int i = 0; i < options.localRanks(); i++) {
+      devices.add(placement.device(backend, i));
+    }
+    Communicators all = Communicator.initAll(devices, CommunicatorConfig.defaults());
+    List<Communicator> local = new ArrayList<>();
+    all.forEach(local::add);
+    joined(local);
+    return local;
+  }
+
+  private synchronized void joined(List<Communicator> communicators) {
+    joined.addAll(communicators);
+  }
+
+  private void runThread(int thread, List<Communicator> local) {
+    try (RankSet ranks = ranks(thread, local)) {
+      try {
+        RunListener own = thread == 0 && placement.reports() ? listener : null;
+        if (placement.id() == null) {
+          finished(worker(ranks, new ThreadTeam(meeting, thread), own));
+        } else {
+          try (ProcessTeam team = new ProcessTeam(ranks)) {
+            finished(worker(ranks, team, own));
+          }
+        }
+      } catch (Throwable e) {
+        // Before the ranks are closed, so that closing does not wait for what cannot come.
+        fail(e);
+      }
+    } catch (Throwable e) {
+      fail(e);
+    }
+  }
+
+  private RunResult worker(RankSet ranks, Team team, @Nullable RunListener own) {
+    return new Worker(program, options, ranks, team, own, clock).run(Provider.get().version());
+  }
+
+  private RankSet ranks(int thread, List<Communicator> local) {
+    int gpus = options.gpus();
+    UniqueId id = placement.id();
+    List<Communicator> communicators =
+        id == null
+            ? local.subList(thread * gpus, (thread + 1) * gpus)
+            : joinRanks(thread * gpus, id);
+    List<LocalRank> ranks = new ArrayList<>();
+    try {
+      for (int i = 0; i < gpus; i++) {
+        ranks.add(new LocalRank(i, communicators.get(i), capacity()));
+      }
+      return new RankSet(ranks);
+    } catch (Throwable e) {
+      fail(e);
+      Closing.all(ranks);
+      Closing.all(communicators.subList(ranks.size(), gpus));
+      throw e;
+    }
+  }
+
+  private List<Communicator> joinRanks(int firstLocal, UniqueId id) {
+    CommunicatorConfig config = CommunicatorConfig.defaults();
+    List<CompletableFuture<Communicator>> joining = new ArrayList<>();
+    for (int i = 0; i < options.gpus(); i++) {
+      int local = firstLocal + i;
+      joining.add(
+          Communicator.initRankAsync(
+              placement.device(backend, local),
+              placement.nranks(),
+              id,
+              placement.firstRank() + local,
+              config));
+    }
+    try {
+      List<Communicator> communicators =
+          joining.stream().map(CompletableFuture::join).toList();
+      joined(communicators);
+      return communicators;
+    } catch (CompletionException e) {
+      for (CompletableFuture<Communicator> future : joining) {
+        // A rank that still comes closes itself when nobody waits for it any more.
+        if (!future.cancel(false) && !future.isCompletedExceptionally()) {
+          future.join().close();
+        }
+      }
+      throw e.getCause() instanceof RuntimeException cause ? cause : e;
+    }
+  }
+
+  /** Bytes of the largest case's buffers, whatever the element type rounds it to. */
+  private long capacity() {
+    return options.types().stream()
+        .mapToLong(
+            type ->
+                Case.of(
+                        program,
+                        type,
+                        options.ops().getFirst(),
+                        -1,
+                        placement.nranks(),
+                        options.sweep().maxBytes())
+                    .size())
+        .max()
+        .orElseThrow();
+  }
+}

@@ -1,0 +1,46 @@
+package io.nccl4j.bench;
+
+import io.nccl4j.InvalidArgumentException;
+import java.math.BigDecimal;
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** Reads sizes as nccl-tests does: a number of bytes with an optional binary suffix K, M or G. */
+public final class ByteSize {
+  private static final Pattern FORM =
+      Pattern.compile("([0-9]{1,18}(?:\\.[0-9]{1,18})?)([KMG]?)(?:I?B)?");
+
+  private ByteSize() {}
+
+  /**
+   * The number of bytes that {@code text} says, for example {@code 8}, {@code 32M} or {@code 1.5G}.
+   *
+   * @throws InvalidArgumentException if it is not a size, not a whole number of bytes, or beyond
+   *     2<sup>62</sup>
+   */
+  public static long parse(String text) {
+    Matcher matcher = FORM.matcher(text.strip().toUpperCase(Locale.ROOT));
+    if (!matcher.matches()) {
+      throw bad(text);
+    }
+    long unit =
+        switch (matcher.group(2)) {
+          case "K" -> 1L << 10;
+          case "M" -> 1L << 20;
+          case "G" -> 1L << 30;
+          default -> 1L;
+        };
+    BigDecimal bytes = new BigDecimal(matcher.group(1)).multiply(BigDecimal.valueOf(unit));
+    if (bytes.stripTrailingZeros().scale() > 0
+        || bytes.compareTo(BigDecimal.valueOf(1L << 62)) > 0) {
+      throw bad(text);
+    }
+    return bytes.longValueExact();
+  }
+
+  private static InvalidArgumentException bad(String text) {
+    return new InvalidArgumentException(
+        "'" + text + "' is not a size", "use a number of bytes, or one with K, M or G, like 32M");
+  }
+}

@@ -1,0 +1,268 @@
+package io.nccl4j.bench;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
+import io.nccl4j.SystemErrorException;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.LocalDateTime;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Writes nccl-tests' JSON, schema version 3, while the run goes on; {@link #close} completes the
+ * document if neither a result nor a failure did. Differences: numbers and truth values are
+ * JSON's own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
+ * environment holds only the variables of NCCL, CUDA and nccl4j, without the unique id; {@code
+ * nccl4j_version}, {@code backend} and {@code cold_time_us} are added.
+ */
+public final class JsonWriter implements RunListener, AutoCloseable {
+  private static final int SCHEMA = 3;
+  private static final int MAX_COLLISIONS = 10_000;
+
+  private interface Step {
+    void run() throws IOException;
+  }
+
+  private final Path file;
+  private final JsonGenerator json;
+  private boolean inResults;
+
+  private JsonWriter(Path file, JsonGenerator json) {
+    this.file = file;
+    this.json = json;
+  }
+
+  /**
+   * Creates the file; if it is there already, the first of {@code file.0}, {@code file.1}, … that
+   * is not.
+   *
+   * @param arguments of the command line
+   * @param environment all variables; only those of NCCL, CUDA and nccl4j are written
+   * @throws SystemErrorException if it cannot be created
+   */
+  public static JsonWriter create(
+      Path file, List<String> arguments, Map<String, String> environment, LocalDateTime start) {
+    JsonWriter writer = open(file);
+    writer.begin(arguments, environment, start);
+    return writer;
+  }
+
+  private static JsonWriter open(Path file) {
+    Path candidate = file;
+    for (int i = 0; i < MAX_COLLISIONS; i++) {
+      try {
+        OutputStream stream = Files.newOutputStream(candidate, StandardOpenOption.CREATE_NEW);
+        JsonGenerator json = new JsonFactory().createGenerator(stream);
+        json.setPrettyPrinter(new DefaultPrettyPrinter());
+        return new JsonWriter(candidate, json);
+      } catch (FileAlreadyExistsException taken) {
+        candidate = file.resolveSibling(file.getFileName() + "." + i);
+      } catch (IOException e) {
+        throw failed(candidate, e);
+      }
+    }
+    throw new SystemErrorException(
+        file + " and all its numbered alternatives exist", "name another file");
+  }
+
+  private static SystemErrorException failed(Path file, IOException cause) {
+    return (SystemErrorException)
+        new SystemErrorException("cannot write " + file + ": " + cause, "name a writable file")
+            .causedBy(cause);
+  }
+
+  /** The file that is written. */
+  public Path file() {
+    return file;
+  }
+
+  /** The variables that may be written: those of NCCL, CUDA and nccl4j but for the secret. */
+  static List<String> shown(Map<String, String> environment) {
+    return new TreeMap<>(environment)
+        .entrySet().stream()
+            .filter(e -> e.getKey().matches("(NCCL|CUDA|NCCL4J)_.*"))
+            .filter(e -> !e.getKey().equals("NCCL4J_UNIQUE_ID"))
+            .map(e -> e.getKey() + "=" + e.getValue())
+            .toList();
+  }
+
+  private void begin(
+      List<String> arguments, Map<String, String> environment, LocalDateTime start) {
+    step(
+        () -> {
+          json.writeStartObject();
+          json.writeNumberField("version", SCHEMA);
+          json.writeStringField("start_time", TextWriter.TIME.format(start));
+          strings("args", arguments);
+          strings("env", shown(environment));
+        });
+  }
+
+  private void strings(String name, List<String> values) throws IOException {
+    json.writeArrayFieldStart(name);
+    for (String value : values) {
+      json.writeString(value);
+    }
+    json.writeEndArray();
+  }
+
+  @Override
+  public void started(RunInfo info) {
+    step(
+        () -> {
+          // NCCL's own version is not known to nccl4j's interface.
+          json.writeNullField("nccl_version");
+          json.writeStringField("nccl4j_version", info.version());
+          json.writeStringField("backend", info.backend().label());
+          json.writeObjectFieldStart("config");
+          config(info.options());
+          json.writeArrayFieldStart("devices");
+          for (RankInfo rank : info.ranks()) {
+            device(rank);
+          }
+          json.writeEndArray();
+          json.writeEndObject();
+          json.writeArrayFieldStart("results");
+          inResults = true;
+        });
+  }
+
+  private void config(Options options) throws IOException {
+    Sweep sweep = options.sweep();
+    json.writeNumberField("nthreads", options.threads());
+    json.writeNumberField("ngpus", options.gpus());
+    json.writeNumberField("minimum_bytes", sweep.minBytes());
+    json.writeNumberField("maximum_bytes", sweep.maxBytes());
+    if (sweep.stepFactor() > 1) {
+      json.writeNumberField("step_factor", sweep.stepFactor());
+    } else {
+      json.writeNumberField("step_bytes", sweep.stepBytes());
+    }
+    json.writeNumberField("warmup_iters", options.warmup());
+    json.writeNumberField("iterations", options.iterations());
+    json.writeNumberField("aggregated_iterations", 1);
+    json.writeNumberField("validation", options.check());
+    json.writeNumberField("graph", 0);
+    json.writeBooleanField("blocking_collectives", options.blocking() != Blocking.NONE);
+    json.writeBooleanField("per_iter_timing", false);
+    json.writeNumberField("per_iter_skip", 0);
+    json.writeBooleanField("parallel_init", false);
+  }
+
+  private void device(RankInfo rank) throws IOException {
+    json.writeStartObject();
+    json.writeNumberField("rank", rank.rank());
+    json.writeNumberField("group", rank.group());
+    json.writeNumberField("pid", rank.pid());
+    json.writeStringField("hostname", rank.host());
+    json.writeNumberField("device", rank.device());
+    json.writeStringField("device_hex", rank.deviceId());
+    json.writeStringField("device_info", rank.deviceName());
+    json.writeEndObject();
+  }
+
+  @Override
+  public void measured(SizeResult result) {
+    step(
+        () -> {
+          json.writeStartObject();
+          json.writeNumberField("size", result.size());
+          json.writeNumberField("count", result.count());
+          json.writeStringField("type", result.type());
+          json.writeStringField("redop", result.redop());
+          json.writeNumberField("root", result.root());
+          placement("out_of_place", result.outOfPlace());
+          placement("in_place", result.inPlace());
+          json.writeNumberField("actual_iterations", result.iterations());
+          json.writeStringField("experiment_name", "");
+          json.writeEndObject();
+        });
+  }
+
+  private void placement(String name, @Nullable Measurement measured) throws IOException {
+    if (measured == null) {
+      json.writeNullField(name);
+      return;
+    }
+    json.writeObjectFieldStart(name);
+    json.writeNumberField("time", measured.micros());
+    json.writeNumberField("alg_bw", measured.algBw());
+    json.writeNumberField("bus_bw", measured.busBw());
+    if (measured.wrong().isPresent()) {
+      json.writeNumberField("nwrong", measured.wrong().getAsLong());
+    } else {
+      json.writeNullField("nwrong");
+    }
+    json.writeEndObject();
+  }
+
+  @Override
+  public void finished(RunResult result) {
+    step(
+        () -> {
+          endResults();
+          json.writeObjectFieldStart("out_of_bounds");
+          json.writeNumberField("count", result.wrongMeasurements());
+          json.writeBooleanField("okay", result.correct());
+          json.writeEndObject();
+          json.writeObjectFieldStart("average_bus_bandwidth");
+          json.writeNumberField("bandwidth", result.averageBusBw());
+          json.writeNullField("okay");
+          json.writeEndObject();
+          json.writeNumberField("cold_time_us", result.coldMicros());
+          strings("errors", List.of());
+          json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
+          json.close();
+        });
+  }
+
+  /** The run ended with a failure instead of a result. */
+  public void failed(String message, LocalDateTime end) {
+    if (json.isClosed()) {
+      return;
+    }
+    step(
+        () -> {
+          endResults();
+          strings("errors", List.of(message));
+          json.writeStringField("end_time", TextWriter.TIME.format(end));
+          json.close();
+        });
+  }
+
+  private void endResults() throws IOException {
+    if (inResults) {
+      json.writeEndArray();
+    }
+    inResults = false;
+  }
+
+  private void step(Step step) {
+    try {
+      step.run();
+      if (!json.isClosed()) {
+        json.flush();
+      }
+    } catch (IOException e) {
+      throw failed(file, e);
+    }
+  }
+
+  /** Completes the document and closes the file. */
+  @Override
+  public void close() {
+    try {
+      json.close();
+    } catch (IOException e) {
+      throw failed(file, e);
+    }
+  }
+}

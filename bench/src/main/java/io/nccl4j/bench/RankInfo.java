@@ -1,0 +1,21 @@
+package io.nccl4j.bench;
+
+/**
+ * Where a rank runs.
+ *
+ * @param rank its number
+ * @param group its group; 0, as all ranks are in one communicator
+ * @param pid process id
+ * @param host name of the machine, without its domain
+ * @param device ordinal of the device
+ * @param deviceId identification of the device; the backend's name where there is nothing better
+ * @param deviceName name of the device for people
+ */
+public record RankInfo(
+    int rank,
+    int group,
+    long pid,
+    String host,
+    int device,
+    String deviceId,
+    String deviceName) {}

@@ -1,0 +1,79 @@
+package io.nccl4j.bench;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.util.List;
+
+/**
+ * {@code sendrecv_perf}: each rank sends to the next and receives from the previous, in a ring. It
+ * has no in-place form; nccl-tests times one that overwrites what it sends, and never checks it.
+ */
+public final class SendRecvProgram extends Program {
+  /** The program. */
+  public SendRecvProgram() {
+    super("sendrecv", "sendrecv_perf");
+  }
+
+  @Override
+  public boolean reduces() {
+    return false;
+  }
+
+  @Override
+  public boolean inPlace() {
+    return false;
+  }
+
+  @Override
+  public Shape shape(long elements, int elementBytes, int nranks) {
+    return Shape.even(elements);
+  }
+
+  @Override
+  public void launch(
+      Communicator communicator,
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      long count,
+      DataType type,
+      ReduceOp op,
+      int root,
+      Stream stream) {
+    int nranks = communicator.nranks();
+    int rank = communicator.rank();
+    try (Group group = Group.start()) {
+      communicator.send(send, count, type, (rank + 1) % nranks, stream);
+      communicator.recv(recv, count, type, (rank + nranks - 1) % nranks, stream);
+      group.launch();
+    }
+  }
+
+  @Override
+  public double algorithmBytes(Shape shape, int elementBytes, int nranks) {
+    return (double) shape.count() * elementBytes;
+  }
+
+  @Override
+  public double busFactor(int nranks) {
+    return 1;
+  }
+
+  @Override
+  List<Block> sent(Case size, TestData data, int rank, long seed) {
+    return List.of(ofSender(size, rank, seed));
+  }
+
+  @Override
+  List<Block> expected(Case size, TestData data, int rank, long seed) {
+    return List.of(ofSender(size, (rank + size.nranks() - 1) % size.nranks(), seed));
+  }
+
+  private static Block ofSender(Case size, int rank, long seed) {
+    long count = size.shape().sendCount();
+    return new Block(TestData.bits(size.type(), seed), rank * count, count);
+  }
+}

@@ -1,0 +1,178 @@
+package io.nccl4j.bench;
+
+import io.nccl4j.SystemErrorException;
+import java.io.PrintStream;
+import java.time.format.DateTimeFormatter;
+import java.util.Locale;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Prints nccl-tests' table, in its layout, so that what reads nccl-tests' output reads ours. Each
+ * line is flushed. Differences: the first line names nccl4j; a device's identification is the name
+ * of the backend where there is no bus address; the in-place columns are N/A for programs without
+ * an in-place form; one footer line more tells the time of the first call.
+ */
+public final class TextWriter implements RunListener {
+  static final DateTimeFormatter TIME =
+      DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss", Locale.ROOT);
+
+  private static final String NUMBERS = "  %7s  %6s  %6s  %6s";
+
+  private final PrintStream out;
+  private boolean timestamps;
+
+  /** Prints to {@code out}, which stays the caller's. */
+  public TextWriter(PrintStream out) {
+    this.out = out;
+  }
+
+  /** The line that tells where the JSON goes; nccl-tests prints it first. */
+  public void jsonGoesTo(String file) {
+    line("# Writing JSON output to " + file);
+  }
+
+  @Override
+  public void started(RunInfo info) {
+    Options options = info.options();
+    timestamps = options.timestamps();
+    line("# nccl4j version " + info.version() + " backend=" + info.backend().label());
+    line("# Collective test starting: " + info.program().testsName());
+    parameters(options);
+    blocking(options.blocking());
+    line("#");
+    line("# Using devices");
+    info.ranks().forEach(this::device);
+    columns();
+  }
+
+  private void parameters(Options options) {
+    Sweep sweep = options.sweep();
+    boolean factor = sweep.stepFactor() > 1;
+    line(
+        "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d "
+            + "agg iters: 1 validation: %d graph: 0 unalign: 0",
+        options.threads(),
+        options.gpus(),
+        sweep.minBytes(),
+        sweep.maxBytes(),
+        factor ? sweep.stepFactor() : sweep.stepBytes(),
+        factor ? "factor" : "bytes",
+        options.warmup(),
+        options.iterations(),
+        options.check());
+  }
+
+  private void blocking(Blocking blocking) {
+    switch (blocking) {
+      case NONE -> {}
+      case WAIT_AND_BARRIER ->
+          line("# Blocking Enabled: wait and barrier after each inner iteration (-m) ");
+      case WAIT -> line("# Blocking Enabled: wait after each inner iteration (-m), no barrier ");
+      case WAIT_THEN_UNTIMED_BARRIER ->
+          line(
+              "# Blocking Enabled: wait and barrier after each outer iteration (-n); "
+                  + "time excludes barrier ");
+    }
+  }
+
+  private void device(RankInfo rank) {
+    line(
+        "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s",
+        rank.rank(),
+        rank.group(),
+        rank.pid(),
+        rank.host(),
+        rank.device(),
+        rank.deviceId(),
+        rank.deviceName());
+  }
+
+  private void columns() {
+    String left = "# %10s  %12s  %8s  %6s  %6s";
+    String right = "  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %" + (timestamps ? "19s" : "s");
+    String empty = String.format(Locale.ROOT, left, "", "", "", "", "");
+    line("#");
+    line(empty + "           out-of-place                       in-place          ");
+    line(
+        left + right,
+        "size",
+        "count",
+        "type",
+        "redop",
+        "root",
+        "time",
+        "algbw",
+        "busbw",
+        "#wrong",
+        "time",
+        "algbw",
+        "busbw",
+        "#wrong",
+        timestamps ? "timestamp" : "");
+    line(
+        left + right,
+        "(B)",
+        "(elements)",
+        "",
+        "",
+        "",
+        "(us)",
+        "(GB/s)",
+        "(GB/s)",
+        "",
+        "(us)",
+        "(GB/s)",
+        "(GB/s)",
+        "",
+        timestamps ? "%Y-%m-%d %H:%M:%S" : "");
+  }
+
+  @Override
+  public void measured(SizeResult result) {
+    line(
+        "%12d  %12d  %8s  %6s  %6d%s%s%s",
+        result.size(),
+        result.count(),
+        result.type(),
+        result.redop(),
+        result.root(),
+        numbers(result.outOfPlace()),
+        numbers(result.inPlace()),
+        timestamps ? String.format(Locale.ROOT, "%21s", TIME.format(result.time())) : "");
+  }
+
+  private static String numbers(@Nullable Measurement measured) {
+    if (measured == null) {
+      return String.format(Locale.ROOT, NUMBERS, "N/A", "N/A", "N/A", "N/A");
+    }
+    return String.format(
+        Locale.ROOT,
+        NUMBERS,
+        CFormat.fitted(measured.micros(), 7),
+        CFormat.fitted(measured.algBw(), 6),
+        CFormat.fitted(measured.busBw(), 6),
+        measured.wrong().isPresent() ? CFormat.general(measured.wrong().getAsLong()) : "N/A");
+  }
+
+  @Override
+  public void finished(RunResult result) {
+    long wrong = result.wrongMeasurements();
+    line("# %-20s : %d %s", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED");
+    line("# %-20s : %s ", "Avg bus bandwidth", CFormat.general(result.averageBusBw()));
+    line("# %-20s : %.1f us", "First call", result.coldMicros());
+    line("#");
+    line("# Collective test concluded: %s", result.info().program().testsName());
+  }
+
+  private void line(String format, Object... values) {
+    line(String.format(Locale.ROOT, format, values));
+  }
+
+  private void line(String text) {
+    out.print(text + "\n");
+    if (out.checkError()) {
+      throw new SystemErrorException(
+          "cannot write the results to the standard output", "check the disk or the reader");
+    }
+  }
+}

@@ -1,0 +1,58 @@
+package io.nccl4j.bench;
+
+/** The team of a run in one process: values meet in a shared array. */
+final class ThreadTeam implements Team {
+  /** What the members share. */
+  static final class Meeting {
+    private final ThreadBarrier barrier;
+    private final double[] values;
+
+    /** A meeting of as many threads as the barrier has. */
+    Meeting(ThreadBarrier barrier, int threads) {
+      this.barrier = barrier;
+      this.values = new double[threads];
+    }
+  }
+
+  private final Meeting meeting;
+  private final int thread;
+
+  /** The member that is thread number {@code thread}. */
+  ThreadTeam(Meeting meeting, int thread) {
+    this.meeting = meeting;
+    this.thread = thread;
+  }
+
+  @Override
+  public void barrier() {
+    meeting.barrier.await();
+  }
+
+  @Override
+  public double sum(double mine) {
+    double[] all = exchange(mine);
+    double sum = 0;
+    for (double value : all) {
+      sum += value;
+    }
+    return sum;
+  }
+
+  @Override
+  public double max(double mine) {
+    double[] all = exchange(mine);
+    double max = all[0];
+    for (double value : all) {
+      max = Math.max(max, value);
+    }
+    return max;
+  }
+
+  private double[] exchange(double mine) {
+    meeting.values[thread] = mine;
+    meeting.barrier.await();
+    double[] all = meeting.values.clone();
+    meeting.barrier.await();
+    return all;
+  }
+}

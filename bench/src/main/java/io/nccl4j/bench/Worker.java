@@ -1,0 +1,179 @@
+package io.nccl4j.bench;
+
+import io.nccl4j.Backend;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import java.time.Clock;
+import java.time.LocalDateTime;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The run as one thread sees it. All threads of the run go the same way, in step; the one that
+ * drives rank 0 reports.
+ */
+final class Worker {
+  // Data before the timing and of the first check; later checks count on.
+  private static final long TIMING_SEED = 99;
+
+  private final Program program;
+  private final Options options;
+  private final RankSet ranks;
+  private final Team team;
+  private final int nranks;
+  private final Backend backend;
+  private final @Nullable RunListener listener;
+  private final Clock clock;
+  private final Timing timing;
+  private final WarmUp warmUp;
+  private long checks;
+
+  /**
+   * A thread's part of a run.
+   *
+   * @param listener hears of results; null on all threads but the one that drives rank 0
+   */
+  Worker(
+      Program program,
+      Options options,
+      RankSet ranks,
+      Team team,
+      @Nullable RunListener listener,
+      Clock clock) {
+    this.program = program;
+    this.options = options;
+    this.ranks = ranks;
+    this.team = team;
+    this.nranks = ranks.first().communicator().nranks();
+    this.backend = ranks.first().device().backend();
+    this.listener = listener;
+    this.clock = clock;
+    this.timing = new Timing(ranks, team);
+    this.warmUp = new WarmUp(options, ranks, team, timing);
+  }
+
+  /** Runs everything; the result is the same on all threads. */
+  RunResult run(String version) {
+    LocalDateTime start = LocalDateTime.now(clock);
+    double cold = coldMicros();
+    RunInfo info =
+        new RunInfo(program, options, backend, version, Roster.gather(ranks), start);
+    if (listener != null) {
+      listener.started(info);
+    }
+    List<SizeResult> results = new ArrayList<>();
+    for (DataType type : options.types()) {
+      for (ReduceOp.Kind op : ops()) {
+        TestData data = new TestData(type, op, nranks, backend);
+        for (int root : roots()) {
+          runSizes(type, op, root, data, results);
+        }
+      }
+    }
+    RunResult result = new RunResult(info, results, cold, LocalDateTime.now(clock));
+    if (listener != null) {
+      listener.finished(result);
+    }
+    // Nobody leaves, and is missed, before the report is written.
+    team.barrier();
+    return result;
+  }
+
+  private List<ReduceOp.Kind> ops() {
+    return program.reduces() ? options.ops() : List.of(ReduceOp.Kind.SUM);
+  }
+
+  private int[] roots() {
+    if (!program.rooted()) {
+      return new int[] {-1};
+    }
+    return options.root() >= 0
+        ? new int[] {options.root()}
+        : IntStream.range(0, nranks).toArray();
+  }
+
+  /** Time of the first operation of this program in this process, before anything else ran. */
+  private double coldMicros() {
+    long bytes = options.sweep().minBytes();
+    ranks.prepare(
+        Case.of(program, options.types().getFirst(), ops().getFirst(), roots()[0], nranks, bytes),
+        false,
+        1);
+    return team.max(timing.nanos(1, Blocking.NONE)) / 1e3;
+  }
+
+  private void runSizes(
+      DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
+    Contents contents = new Contents(type);
+    warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
+    options
+        .sweep()
+        .sizes()
+        .forEach(
+            bytes -> {
+              Case size = Case.of(program, type, op, root, nranks, bytes);
+              Measurement outOfPlace = measure(size, data, contents, false);
+              Measurement inPlace = program.inPlace() ? measure(size, data, contents, true) : null;
+              SizeResult result =
+                  new SizeResult(
+                      size.size(),
+                      size.shape().count(),
+                      type.label(),
+                      program.reduces() ? op.label() : "none",
+                      root,
+                      outOfPlace,
+                      inPlace,
+                      options.iterations(),
+                      LocalDateTime.now(clock));
+              results.add(result);
+              if (listener != null) {
+                listener.measured(result);
+              }
+            });
+  }
+
+  private Measurement measure(Case size, TestData data, Contents contents, boolean inPlace) {
+    ranks.prepare(size, inPlace, options.iterations());
+    for (LocalRank rank : ranks) {
+      contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
+    }
+    timing.nanos(1, options.blocking());
+    double nanos = timing.nanos(options.iterations(), options.blocking());
+    // Each rank of this thread took as long as the thread.
+    double seconds =
+        team.sum(nanos * ranks.size()) / nranks / options.iterations() / 1e9;
+    double algBw = size.algorithmBandwidth(seconds);
+    OptionalLong wrong =
+        options.check() > 0
+            ? OptionalLong.of(countWrong(size, data, contents))
+            : OptionalLong.empty();
+    return new Measurement(seconds * 1e6, algBw, algBw * program.busFactor(nranks), wrong);
+  }
+
+  /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */
+  private long countWrong(Case size, TestData data, Contents contents) {
+    for (int check = 0; check < options.check(); check++) {
+      long seed = ++checks;
+      for (LocalRank rank : ranks) {
+        contents.poison(rank.recv(0), program.expected(size, data, rank.rank(), seed));
+        contents.write(rank.send(0), program.sent(size, data, rank.rank(), seed));
+      }
+      team.barrier();
+      ranks.launch(0);
+      ranks.synchronize();
+      long wrong = 0;
+      for (LocalRank rank : ranks) {
+        List<Block> expected = program.expected(size, data, rank.rank(), seed);
+        wrong += contents.countWrong(rank.recv(0), expected);
+      }
+      long all = (long) team.sum(wrong);
+      if (all > 0) {
+        return all;
+      }
+    }
+    return 0;
+  }
+}

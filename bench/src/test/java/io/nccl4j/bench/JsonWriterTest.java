@@ -1,0 +1,188 @@
+package io.nccl4j.bench;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.nccl4j.SystemErrorException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.StreamSupport;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class JsonWriterTest {
+  private static final Map<String, String> ENVIRONMENT =
+      Map.of(
+          "NCCL_DEBUG", "INFO",
+          "CUDA_VISIBLE_DEVICES", "0,1",
+          "NCCL4J_NRANKS", "2",
+          "NCCL4J_UNIQUE_ID", "secret",
+          "AWS_SECRET_ACCESS_KEY", "secret",
+          "MY_NCCL_TOKEN", "secret",
+          "HOME", "/root");
+
+  @TempDir Path folder;
+
+  private JsonWriter create() {
+    return JsonWriter.create(
+        folder.resolve("run.json"), List.of("allreduce", "-b", "8"), ENVIRONMENT, SampleRun.START);
+  }
+
+  private JsonNode read(JsonWriter writer) throws IOException {
+    return new ObjectMapper().readTree(writer.file().toFile());
+  }
+
+  private static List<String> names(JsonNode node) {
+    return StreamSupport.stream(
+            ((Iterable<String>) node::fieldNames).spliterator(), false)
+        .toList();
+  }
+
+  @Test
+  void hasTheNamesOfSchemaThree() throws IOException {
+    JsonWriter writer = create();
+    SampleRun.tell(writer, SampleRun.allReduce(false));
+    JsonNode root = read(writer);
+    assertEquals(
+        List.of(
+            "version",
+            "start_time",
+            "args",
+            "env",
+            "nccl_version",
+            "nccl4j_version",
+            "backend",
+            "config",
+            "results",
+            "out_of_bounds",
+            "average_bus_bandwidth",
+            "cold_time_us",
+            "errors",
+            "end_time"),
+        names(root));
+    assertEquals(
+        List.of(
+            "nthreads",
+            "ngpus",
+            "minimum_bytes",
+            "maximum_bytes",
+            "step_factor",
+            "warmup_iters",
+            "iterations",
+            "aggregated_iterations",
+            "validation",
+            "graph",
+            "blocking_collectives",
+            "per_iter_timing",
+            "per_iter_skip",
+            "parallel_init",
+            "devices"),
+        names(root.get("config")));
+    assertEquals(
+        List.of("rank", "group", "pid", "hostname", "device", "device_hex", "device_info"),
+        names(root.at("/config/devices/1")));
+    assertEquals(
+        List.of(
+            "size",
+            "count",
+            "type",
+            "redop",
+            "root",
+            "out_of_place",
+            "in_place",
+            "actual_iterations",
+            "experiment_name"),
+        names(root.at("/results/0")));
+    assertEquals(
+        List.of("time", "alg_bw", "bus_bw", "nwrong"), names(root.at("/results/0/in_place")));
+  }
+
+  @Test
+  void hasTypedValues() throws IOException {
+    JsonWriter writer = create();
+    SampleRun.tell(writer, SampleRun.allReduce(false));
+    JsonNode root = read(writer);
+    assertEquals(3, root.get("version").intValue());
+    assertEquals("2026-03-04 05:06:07", root.get("start_time").textValue());
+    assertEquals("2026-03-04 05:06:16", root.get("end_time").textValue());
+    assertEquals(812.345, root.get("cold_time_us").doubleValue());
+    assertTrue(root.at("/config/blocking_collectives").isBoolean());
+    assertEquals(1 << 30, root.at("/results/1/size").longValue());
+    assertEquals(-1, root.at("/results/1/root").intValue());
+    assertTrue(root.at("/results/1/root").isInt());
+    assertEquals(1234567, root.at("/results/1/in_place/nwrong").longValue());
+    assertEquals(123456.78, root.at("/results/1/out_of_place/time").doubleValue());
+    assertTrue(root.at("/results/2/out_of_place/nwrong").isNull());
+    assertFalse(root.at("/out_of_bounds/okay").booleanValue());
+    assertEquals(2, root.at("/out_of_bounds/count").intValue());
+    assertEquals(
+        SampleRun.allReduce(false).averageBusBw(),
+        root.at("/average_bus_bandwidth/bandwidth").doubleValue());
+    assertTrue(root.at("/average_bus_bandwidth/okay").isNull());
+    assertEquals(0, root.get("errors").size());
+  }
+
+  @Test
+  void showsNoSecrets() throws IOException {
+    JsonWriter writer = create();
+    SampleRun.tell(writer, SampleRun.allReduce(false));
+    assertFalse(Files.readString(writer.file()).contains("secret"));
+    assertEquals(
+        List.of("CUDA_VISIBLE_DEVICES=0,1", "NCCL4J_NRANKS=2", "NCCL_DEBUG=INFO"),
+        JsonWriter.shown(ENVIRONMENT));
+  }
+
+  @Test
+  void hasNoInPlaceForSendRecv() throws IOException {
+    JsonWriter writer = create();
+    SampleRun.tell(writer, SampleRun.sendRecv());
+    assertTrue(read(writer).at("/results/0/in_place").isNull());
+  }
+
+  @Test
+  void neverOverwrites() throws IOException {
+    try (JsonWriter first = create();
+        JsonWriter second = create();
+        JsonWriter third = create()) {
+      assertEquals("run.json", first.file().getFileName().toString());
+      assertEquals("run.json.0", second.file().getFileName().toString());
+      assertEquals("run.json.1", third.file().getFileName().toString());
+    }
+  }
+
+  @Test
+  void isValidAfterAFailure() throws IOException {
+    JsonWriter writer = create();
+    writer.started(SampleRun.allReduce(false).info());
+    writer.measured(SampleRun.allReduce(false).sizes().getFirst());
+    writer.failed("rank 1 is gone", SampleRun.START);
+    writer.close();
+    JsonNode root = read(writer);
+    assertEquals(1, root.get("results").size());
+    assertEquals("rank 1 is gone", root.at("/errors/0").textValue());
+    assertNull(root.get("out_of_bounds"));
+
+    try (JsonWriter early = create()) {
+      early.failed("no device", SampleRun.START);
+      assertEquals("no device", read(early).at("/errors/0").textValue());
+    }
+  }
+
+  @Test
+  void saysWhyItCannotWrite() {
+    Path file = folder.resolve("missing").resolve("run.json");
+    SystemErrorException e =
+        assertThrows(
+            SystemErrorException.class,
+            () -> JsonWriter.create(file, List.of(), Map.of(), SampleRun.START));
+    assertTrue(e.getMessage().startsWith("cannot write " + file), e.getMessage());
+  }
+}

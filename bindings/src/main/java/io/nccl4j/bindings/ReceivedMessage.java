@@ -1,0 +1,9 @@
+package io.nccl4j.bindings;
+
+/**
+ * What {@link Libc#recvmsg} took from a socket. The arrays are not copied.
+ *
+ * @param bytes the bytes; empty if the peer hung up
+ * @param fds new descriptors, the receiver's to close
+ */
+public record ReceivedMessage(byte[] bytes, int[] fds) {}

@@ -1,0 +1,181 @@
+package io.nccl4j.bindings;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.BufferedReader;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.FutureTask;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Robust mutexes between threads and processes. */
+class RobustMutexTest {
+  private static final long SECOND = 1_000_000_000L;
+  private static final int READ_WRITE = Libc.PROT_READ | Libc.PROT_WRITE;
+
+  private int fd;
+  private MemorySegment page;
+  private MemorySegment mutex;
+
+  /** The process that dies: locks the mutex in the given file and never lets go. */
+  static final class Holder {
+    private Holder() {}
+
+    public static void main(String[] arguments) throws Exception {
+      int fd = Libc.open(arguments[0], Libc.O_RDWR | Libc.O_CLOEXEC, 0);
+      MemorySegment page = Libc.mmap(4096, READ_WRITE, Libc.MAP_SHARED, fd, 0);
+      System.out.println(Errno.name(Libc.robustMutexLock(page.asSlice(128, Libc.MUTEX_BYTES))));
+      Thread.sleep(60_000);
+    }
+  }
+
+  @BeforeEach
+  void createMutex() {
+    LibcConditions.requireLibc();
+    fd = Libc.memfdCreate("mutex", Libc.MFD_CLOEXEC);
+    Libc.ftruncate(fd, 4096);
+    page = Libc.mmap(4096, READ_WRITE, Libc.MAP_SHARED, fd, 0);
+    mutex = page.asSlice(128, Libc.MUTEX_BYTES);
+    Libc.robustMutexInit(mutex);
+  }
+
+  @AfterEach
+  void removeMutex() {
+    if (page != null) {
+      Libc.munmap(page);
+      Libc.close(fd);
+    }
+  }
+
+  private static int inOtherThread(Callable<Integer> call) throws Exception {
+    FutureTask<Integer> task = new FutureTask<>(call);
+    Thread thread = Thread.ofPlatform().name("other").start(task);
+    int result = task.get();
+    thread.join();
+    return result;
+  }
+
+  @Test
+  void errorsAreReturned() throws Exception {
+    assertEquals(0, Libc.robustMutexTryLock(mutex));
+    // The C libraries differ here.
+    assertTrue(Set.of(Errno.EBUSY, Errno.EDEADLK).contains(Libc.robustMutexTryLock(mutex)));
+    assertEquals(Errno.EDEADLK, Libc.robustMutexLock(mutex));
+    assertEquals(Errno.EBUSY, inOtherThread(() -> Libc.robustMutexTryLock(mutex)));
+    assertEquals(Errno.EPERM, inOtherThread(() -> Libc.robustMutexUnlock(mutex)));
+    assertEquals(Errno.EINVAL, Libc.robustMutexConsistent(mutex));
+    assertEquals(0, Libc.robustMutexUnlock(mutex));
+    assertEquals(Errno.EPERM, Libc.robustMutexUnlock(mutex));
+    assertEquals(0, Libc.robustMutexTimedLock(mutex, 0));
+    assertEquals(0, Libc.robustMutexUnlock(mutex));
+  }
+
+  @Test
+  void timedLockGivesUp() throws Exception {
+    assertEquals(0, Libc.robustMutexLock(mutex));
+    long start = System.nanoTime();
+    assertEquals(
+        Errno.ETIMEDOUT, inOtherThread(() -> Libc.robustMutexTimedLock(mutex, SECOND / 20)));
+    long nanos = System.nanoTime() - start;
+    assertTrue(nanos >= SECOND / 20 && nanos < 5 * SECOND, nanos + " ns");
+    for (long none : new long[] {0, -1, Long.MIN_VALUE}) {
+      assertEquals(Errno.ETIMEDOUT, inOtherThread(() -> Libc.robustMutexTimedLock(mutex, none)));
+    }
+    FutureTask<Integer> patient =
+        new FutureTask<>(
+            () -> {
+              int error = Libc.robustMutexTimedLock(mutex, Long.MAX_VALUE);
+              return error == 0 ? Libc.robustMutexUnlock(mutex) : error;
+            });
+    Thread.ofPlatform().name("patient").start(patient);
+    Thread.sleep(20);
+    assertEquals(0, Libc.robustMutexUnlock(mutex));
+    assertEquals(0, patient.get());
+  }
+
+  @Test
+  void timedLockWorksOnTheClockOfOlderLibraries() throws Exception {
+    assertEquals(0, Libc.robustMutexTimedLock(mutex, SECOND, false));
+    long start = System.nanoTime();
+    assertEquals(
+        Errno.ETIMEDOUT, inOtherThread(() -> Libc.robustMutexTimedLock(mutex, SECOND / 20, false)));
+    long nanos = System.nanoTime() - start;
+    // This clock may be set meanwhile; a wrong unit would be off by far more.
+    assertTrue(nanos >= SECOND / 40 && nanos < 5 * SECOND, nanos + " ns");
+    assertEquals(0, Libc.robustMutexUnlock(mutex));
+  }
+
+  @Test
+  void theEndOfAThreadIsNoticed() throws Exception {
+    assertEquals(0, inOtherThread(() -> Libc.robustMutexLock(mutex)));
+    // The kernel marks the mutex when the thread ends, shortly after Java has seen it end.
+    assertEquals(Errno.EOWNERDEAD, Libc.robustMutexTimedLock(mutex, 10 * SECOND));
+    assertEquals(0, Libc.robustMutexUnlock(mutex));
+    assertEquals(Errno.ENOTRECOVERABLE, Libc.robustMutexLock(mutex));
+  }
+
+  @Test
+  void theDeathOfAProcessIsNoticedAtOnce() throws Exception {
+    String file = "/proc/" + Libc.getpid() + "/fd/" + fd;
+    Process child =
+        LibcConditions.startJava(List.of("--enable-native-access=ALL-UNNAMED"), Holder.class, file);
+    try (BufferedReader output = child.inputReader()) {
+      assertEquals("errno 0", output.readLine());
+      assertEquals(Errno.EBUSY, Libc.robustMutexTryLock(mutex));
+      FutureTask<Long> watcher =
+          new FutureTask<>(
+              () -> {
+                assertEquals(Errno.EOWNERDEAD, Libc.robustMutexTimedLock(mutex, 30 * SECOND));
+                long noticed = System.nanoTime();
+                assertEquals(0, Libc.robustMutexConsistent(mutex));
+                assertEquals(0, Libc.robustMutexUnlock(mutex));
+                return noticed;
+              });
+      Thread.ofPlatform().name("watcher").start(watcher);
+      Thread.sleep(50);
+      long killed = System.nanoTime();
+      assertEquals(0, Libc.kill((int) child.pid(), Libc.SIGKILL));
+      long micros = (watcher.get() - killed) / 1000;
+      System.out.println("death of a process noticed after " + micros + " us");
+      assertTrue(micros < 100_000, micros + " us");
+      assertEquals(0, Libc.robustMutexLock(mutex));
+      assertEquals(0, Libc.robustMutexUnlock(mutex));
+    } finally {
+      child.destroyForcibly().waitFor();
+    }
+  }
+
+  @Test
+  void virtualThreadsAreRefused() throws Exception {
+    FutureTask<Void> task =
+        new FutureTask<>(
+            () -> {
+              assertThrows(IllegalStateException.class, () -> Libc.robustMutexLock(mutex));
+              assertThrows(IllegalStateException.class, () -> Libc.robustMutexTryLock(mutex));
+              assertThrows(IllegalStateException.class, () -> Libc.robustMutexTimedLock(mutex, 0));
+              assertThrows(IllegalStateException.class, () -> Libc.robustMutexUnlock(mutex));
+              return null;
+            });
+    Thread.ofVirtual().start(task);
+    task.get();
+  }
+
+  @Test
+  void unsuitableMemoryIsRefused() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment memory = arena.allocate(128, 8);
+      assertThrows(
+          IllegalArgumentException.class, () -> Libc.robustMutexInit(memory.asSlice(0, 63)));
+      assertThrows(
+          IllegalArgumentException.class, () -> Libc.robustMutexInit(memory.asSlice(4, 64)));
+      assertThrows(IllegalArgumentException.class, () -> Libc.robustMutexInit(memory.asReadOnly()));
+    }
+  }
+}

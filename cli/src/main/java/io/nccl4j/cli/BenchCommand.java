@@ -1,0 +1,271 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Backend;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.bench.Bench;
+import io.nccl4j.bench.Blocking;
+import io.nccl4j.bench.JsonWriter;
+import io.nccl4j.bench.Options;
+import io.nccl4j.bench.Placement;
+import io.nccl4j.bench.Program;
+import io.nccl4j.bench.RunListener;
+import io.nccl4j.bench.TextWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.time.LocalDateTime;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** A command that measures; options and defaults are those of nccl-tests. */
+@Command(
+    versionProvider = Version.class,
+    footer = {
+      "",
+      "Ranks are procs x nthreads x ngpus. Sizes are bytes, with K, M or G for 2^10, 2^20, 2^30.",
+      "Times are microseconds, bandwidths GB/s with 1 GB = 10^9 bytes.",
+      "Before the first size of each type and op, the compilers are warmed up untimed, for at most",
+      "1.5 s (0.3 s for each further type or op) and one operation a size.",
+      "",
+      "Processes started by something else form one run if each has these variables:",
+      "  NCCL4J_RANK            number of the process's first rank",
+      "  NCCL4J_NRANKS          ranks of all processes",
+      "  NCCL4J_UNIQUE_ID       the same token in each, or",
+      "  NCCL4J_UNIQUE_ID_FILE  a path where rank 0 writes one and removes it when all have it",
+      "",
+      "Exit code: 0 no checked element is wrong, 1 internal error, 2 bad option, 3 failure,",
+      "4 timeout, 7 wrong data."
+    })
+abstract class BenchCommand implements Callable<Integer> {
+  private final Context context;
+  private final Program program;
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--procs",
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Processes, started here; default ${DEFAULT-VALUE}.")
+  private int procs;
+
+  @Option(
+      names = {"-t", "--nthreads"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Threads of each process; default ${DEFAULT-VALUE}.")
+  private int threads;
+
+  @Option(
+      names = {"-g", "--ngpus"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Ranks that each thread drives; default ${DEFAULT-VALUE}.")
+  private int gpus;
+
+  @Option(
+      names = {"-b", "--minbytes"},
+      paramLabel = "SIZE",
+      defaultValue = "32M",
+      converter = SizeConverter.class,
+      description = "First size; default ${DEFAULT-VALUE}.")
+  private long minBytes;
+
+  @Option(
+      names = {"-e", "--maxbytes"},
+      paramLabel = "SIZE",
+      defaultValue = "32M",
+      converter = SizeConverter.class,
+      description = "Last size; default ${DEFAULT-VALUE}.")
+  private long maxBytes;
+
+  @Option(
+      names = {"-i", "--stepbytes"},
+      paramLabel = "SIZE",
+      defaultValue = "1M",
+      converter = SizeConverter.class,
+      description = "Difference between sizes; default ${DEFAULT-VALUE}.")
+  private long stepBytes;
+
+  @Option(
+      names = {"-f", "--stepfactor"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Ratio of sizes, instead of -i if above 1; default ${DEFAULT-VALUE}.")
+  private int stepFactor;
+
+  @Option(
+      names = {"-n", "--iters"},
+      paramLabel = "N",
+      defaultValue = "20",
+      description = "Timed operations of each size and placement; default ${DEFAULT-VALUE}.")
+  private int iterations;
+
+  @Option(
+      names = {"-w", "--warmup_iters"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Untimed operations of each size before the first; default ${DEFAULT-VALUE}.")
+  private int warmup;
+
+  @Option(
+      names = {"-c", "--check"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description =
+          "Verifications of each size and placement, 0 for none; default ${DEFAULT-VALUE}.")
+  private int check;
+
+  @Option(
+      names = {"-o", "--op"},
+      paramLabel = "OP",
+      defaultValue = "sum",
+      description =
+          "Reduction: sum, prod, min, max, avg, mulsum or all; default ${DEFAULT-VALUE}.")
+  private String op;
+
+  @Option(
+      names = {"-d", "--datatype"},
+      paramLabel = "TYPE",
+      defaultValue = "float",
+      description = {
+        "Element type: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16,",
+        "f8e4m3, f8e5m2 or all; default ${DEFAULT-VALUE}."
+      })
+  private String type;
+
+  @Option(
+      names = {"-r", "--root"},
+      paramLabel = "RANK",
+      defaultValue = "0",
+      description = "Root, where there is one; -1 for all in turn; default ${DEFAULT-VALUE}.")
+  private int root;
+
+  @Option(
+      names = {"-z", "--blocking"},
+      paramLabel = "0..3",
+      defaultValue = "0",
+      description = {
+        "After each operation: 0 go on; 1 wait for it and for all ranks; 2 wait for it;",
+        "3 wait for it and, not timed, for all ranks; default ${DEFAULT-VALUE}."
+      })
+  private int blocking;
+
+  @Option(
+      names = {"-S", "--report_timestamps"},
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether lines end with a time stamp; default ${DEFAULT-VALUE}.")
+  private int timestamps;
+
+  @Option(
+      names = {"-J", "--output_file"},
+      paramLabel = "FILE",
+      description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
+  private @Nullable Path output;
+
+  @Option(
+      names = "--backend",
+      paramLabel = "NAME",
+      defaultValue = "auto",
+      description =
+          "auto, host or cuda; auto takes GPUs if they are usable; default ${DEFAULT-VALUE}.")
+  private String backend;
+
+  /** A command that measures {@code program}. */
+  BenchCommand(Context context, Program program) {
+    this.context = context;
+    this.program = program;
+  }
+
+  @Override
+  public Integer call() throws InterruptedException {
+    Options options;
+    RankEnvironment ranks;
+    try {
+      options = options();
+      ranks = RankEnvironment.of(context.environment(), options, procs);
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    }
+    if (ranks.isParent()) {
+      List<String> arguments = spec.root().commandLine().getParseResult().originalArgs();
+      return new ProcessGroup(context, options, procs).run(arguments);
+    }
+    if (ranks.isChild()) {
+      ParentWatch.start();
+    }
+    List<RunListener> listeners = new ArrayList<>();
+    Placement placement = ranks.placement();
+    if (ranks.idFile() instanceof Path written) {
+      listeners.add(new IdFileRemover(written));
+    }
+    return measure(options, placement, listeners);
+  }
+
+  private Options options() {
+    if (timestamps < 0 || timestamps > 1) {
+      throw new InvalidArgumentException("report_timestamps is " + timestamps, "use 0 or 1");
+    }
+    if (output != null && !Files.isWritable(output.toAbsolutePath().getParent())) {
+      throw new InvalidArgumentException(
+          "cannot create " + output, "name a file in a folder that exists and is writable");
+    }
+    return Options.builder()
+        .threads(threads)
+        .gpus(gpus)
+        .minBytes(minBytes)
+        .maxBytes(maxBytes)
+        .stepBytes(stepBytes)
+        .stepFactor(stepFactor)
+        .iterations(iterations)
+        .warmup(warmup)
+        .check(check)
+        .ops(Options.ops(op))
+        .types(Options.types(type))
+        .root(root)
+        .blocking(Blocking.ofNumber(blocking))
+        .timestamps(timestamps == 1)
+        .output(output)
+        .backend(Backend.ofLabel(backend))
+        .build();
+  }
+
+  private int measure(Options options, Placement placement, List<RunListener> listeners)
+      throws InterruptedException {
+    Clock clock = Clock.systemDefaultZone();
+    TextWriter text = new TextWriter(context.out());
+    listeners.add(text);
+    Path file = options.output();
+    if (file == null || !placement.reports()) {
+      return run(options, placement, listeners, clock);
+    }
+    List<String> arguments = spec.root().commandLine().getParseResult().originalArgs();
+    try (JsonWriter json =
+        JsonWriter.create(file, arguments, context.environment(), LocalDateTime.now(clock))) {
+      listeners.add(json);
+      text.jsonGoesTo(json.file().toString());
+      try {
+        return run(options, placement, listeners, clock);
+      } catch (RuntimeException e) {
+        json.failed(String.valueOf(e.getMessage()), LocalDateTime.now(clock));
+        throw e;
+      }
+    }
+  }
+
+  private int run(
+      Options options, Placement placement, List<RunListener> listeners, Clock clock)
+      throws InterruptedException {
+    RunListener all = RunListener.all(listeners);
+    boolean correct = new Bench(program, options, placement, all, clock).run().correct();
+    return (correct ? ExitCode.OK : ExitCode.WRONG_DATA).number();
+  }
+}

@@ -1,0 +1,13 @@
+package io.nccl4j.cli;
+
+import java.io.PrintStream;
+import java.util.Map;
+
+/**
+ * What a command may use of the process it runs in.
+ *
+ * @param environment the variables
+ * @param out gets results
+ * @param err gets everything else
+ */
+record Context(Map<String, String> environment, PrintStream out, PrintStream err) {}

@@ -1,0 +1,36 @@
+package io.nccl4j.cli;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+
+/** Passes the lines of a process on, each with a prefix, until the process closes its output. */
+final class LineRelay {
+  // The JVM says this once per process; rank 0's is enough.
+  private static final String INCUBATOR = "WARNING: Using incubator modules:";
+
+  private LineRelay() {}
+
+  /** Starts passing lines on; the thread ends with the input. */
+  static Thread start(InputStream from, String prefix, PrintStream to) {
+    return Thread.ofPlatform().daemon().name("relay").start(() -> relay(from, prefix, to));
+  }
+
+  private static void relay(InputStream from, String prefix, PrintStream to) {
+    try (BufferedReader lines =
+        new BufferedReader(new InputStreamReader(from, StandardCharsets.UTF_8))) {
+      String line = lines.readLine();
+      while (line != null) {
+        if (!line.startsWith(INCUBATOR)) {
+          to.println(prefix + line);
+        }
+        line = lines.readLine();
+      }
+    } catch (IOException e) {
+      to.println(prefix + "(the rest of its output is lost: " + e.getMessage() + ")");
+    }
+  }
+}

@@ -1,0 +1,74 @@
+package io.nccl4j.cli;
+
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.util.Map;
+import picocli.CommandLine;
+import picocli.CommandLine.ParameterException;
+
+/** The entry point of the command line. */
+public final class Main {
+  private final Map<String, String> environment;
+  private final PrintStream out;
+  private final PrintStream err;
+
+  /**
+   * A command line.
+   *
+   * @param environment the variables it sees
+   * @param out gets results
+   * @param err gets everything else
+   */
+  Main(Map<String, String> environment, PrintStream out, PrintStream err) {
+    this.environment = environment;
+    this.out = out;
+    this.err = err;
+  }
+
+  /** Runs a command and exits with its code. */
+  public static void main(String[] arguments) {
+    System.exit(new Main(System.getenv(), System.out, System.err).run(arguments));
+  }
+
+  /** Runs a command. */
+  int run(String... arguments) {
+    Nccl4jCommand top = new Nccl4jCommand();
+    Context context = new Context(environment, out, err);
+    CommandLine commandLine =
+        new CommandLine(top)
+            .addSubcommand(new AllReduceCommand(context))
+            .addSubcommand(new SendRecvCommand(context))
+            .setOut(new PrintWriter(out, true))
+            .setErr(new PrintWriter(err, true))
+            .setParameterExceptionHandler(this::badOption)
+            .setExecutionExceptionHandler((failure, command, parsed) -> report(failure, top));
+    try {
+      return commandLine.execute(arguments);
+    } catch (RuntimeException e) {
+      return report(e, top);
+    }
+  }
+
+  private int badOption(ParameterException e, String[] arguments) {
+    String command = e.getCommandLine().getCommandSpec().qualifiedName();
+    line(e.getMessage() + "; see " + command + " --help");
+    return ExitCode.BAD_OPTION.number();
+  }
+
+  private int report(Throwable failure, Nccl4jCommand top) {
+    ExitCode code = ExitCode.of(failure);
+    if (code == ExitCode.INTERNAL) {
+      line("internal error: " + failure + (top.verbose() ? "" : "; --verbose shows where"));
+    } else {
+      line(String.valueOf(failure.getMessage()));
+    }
+    if (top.verbose()) {
+      failure.printStackTrace(err);
+    }
+    return code.number();
+  }
+
+  private void line(String text) {
+    err.println("nccl4j: " + text.replaceAll("\\s*\\R\\s*", " "));
+  }
+}

@@ -1,0 +1,54 @@
+package io.nccl4j.cli;
+
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.ScopeType;
+import picocli.CommandLine.Spec;
+
+/** The command without a subcommand: it knows only help and version. */
+@Command(
+    name = "nccl4j",
+    description = "Collective communication for the JVM: measures and verifies collectives.",
+    versionProvider = Version.class,
+    synopsisSubcommandLabel = "COMMAND",
+    usageHelpWidth = 100,
+    footer = {
+      "",
+      "Results go to the standard output, everything else to the standard error.",
+      "Exit code: 0 all right, 1 internal error, 2 bad option, 3 failure, 4 timeout, 7 wrong data."
+    })
+final class Nccl4jCommand implements Runnable {
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = {"-h", "--help"},
+      usageHelp = true,
+      scope = ScopeType.INHERIT,
+      description = "Show this help and exit.")
+  private boolean help;
+
+  @Option(
+      names = "--version",
+      versionHelp = true,
+      scope = ScopeType.INHERIT,
+      description = "Show the versions of nccl4j and Java and exit.")
+  private boolean version;
+
+  @Option(
+      names = "--verbose",
+      scope = ScopeType.INHERIT,
+      description = "Show where a failure comes from.")
+  private boolean verbose;
+
+  /** Whether failures are shown with their stack trace. */
+  boolean verbose() {
+    return verbose;
+  }
+
+  @Override
+  public void run() {
+    throw new ParameterException(spec.commandLine(), "a command is missing");
+  }
+}

@@ -1,0 +1,32 @@
+package io.nccl4j;
+
+import java.util.Locale;
+
+/** Where ranks run and through what they communicate. */
+public enum Backend {
+  /** {@link #CUDA} where a GPU, its driver and NCCL are usable, otherwise {@link #HOST}. */
+  AUTO,
+  /** The embedded engine: ranks as threads or processes of one machine over shared memory; nothing to install. */
+  HOST,
+  /** GPUs through NCCL and the CUDA driver. */
+  CUDA;
+
+  /** The name used in settings and on the command line: {@code auto}, {@code host} or {@code cuda}. */
+  public String label() {
+    return name().toLowerCase(Locale.ROOT);
+  }
+
+  /**
+   * The backend with the given name.
+   *
+   * @throws InvalidArgumentException if there is none
+   */
+  public static Backend ofLabel(String label) {
+    for (Backend backend : values()) {
+      if (backend.label().equals(label)) {
+        return backend;
+      }
+    }
+    throw new InvalidArgumentException("unknown backend '" + label + "'", "use auto, host or cuda");
+  }
+}

@@ -1,0 +1,233 @@
+package io.nccl4j;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * How a communicator behaves. Immutable; what is not set comes from the environment, or else from the defaults:
+ *
+ * <table>
+ * <caption>Settings</caption>
+ * <tr><th>name</th><th>environment</th><th>default</th><th>meaning</th></tr>
+ * <tr><td>init-timeout</td><td>NCCL4J_INIT_TIMEOUT</td><td>120 s</td><td>wait for all ranks to join</td></tr>
+ * <tr><td>operation-timeout</td><td>NCCL4J_OPERATION_TIMEOUT</td><td>600 s</td><td>deadline of each operation, counted
+ * from when this rank first had to wait for it</td></tr>
+ * <tr><td>close-timeout</td><td>NCCL4J_CLOSE_TIMEOUT</td><td>10 s</td><td>wait for unfinished operations on
+ * close</td></tr>
+ * <tr><td>fifo-bytes</td><td>NCCL4J_FIFO_BYTES</td><td>1048576 B</td><td>work FIFO, a power of two, 4 KiB to 1
+ * GiB</td></tr>
+ * </table>
+ *
+ * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m}; {@code off} switches a
+ * deadline off.
+ */
+public final class CommunicatorConfig {
+  /** A timeout that never passes. */
+  public static final Duration OFF = Duration.ofNanos(Long.MAX_VALUE);
+
+  private static final String INIT = "init-timeout";
+  private static final String OPERATION = "operation-timeout";
+  private static final String CLOSE = "close-timeout";
+  private static final String FIFO = "fifo-bytes";
+
+  private final @Nullable String name;
+  private final Duration initTimeout;
+  private final Duration operationTimeout;
+  private final Duration closeTimeout;
+  private final long fifoBytes;
+  private final Map<String, String> sources;
+
+  private CommunicatorConfig(Builder builder) {
+    this.name = builder.name;
+    this.initTimeout = builder.initTimeout;
+    this.operationTimeout = builder.operationTimeout;
+    this.closeTimeout = builder.closeTimeout;
+    this.fifoBytes = builder.fifoBytes;
+    this.sources = Map.copyOf(builder.sources);
+  }
+
+  /**
+   * The configuration of the environment and the defaults.
+   *
+   * @throws InvalidArgumentException if a variable has a value that cannot be read
+   */
+  public static CommunicatorConfig defaults() {
+    return builder().build();
+  }
+
+  /** A builder that starts from the environment and the defaults. */
+  public static Builder builder() {
+    return new Builder(System.getenv());
+  }
+
+  static Builder builder(Map<String, String> environment) {
+    return new Builder(environment);
+  }
+
+  /** The communicator's name in messages; null if none was given. */
+  public @Nullable String name() {
+    return name;
+  }
+
+  /** How long to wait for all ranks to join. */
+  public Duration initTimeout() {
+    return initTimeout;
+  }
+
+  /** The deadline of each operation, counted from when this rank first had to wait for it. */
+  public Duration operationTimeout() {
+    return operationTimeout;
+  }
+
+  /** How long {@link Communicator#close()} waits for unfinished operations. */
+  public Duration closeTimeout() {
+    return closeTimeout;
+  }
+
+  /** Size of the work FIFO in bytes. */
+  public long fifoBytes() {
+    return fifoBytes;
+  }
+
+  /** All settings with their effective values and sources. */
+  public List<Setting> settings() {
+    return List.of(
+        setting(INIT, text(initTimeout)),
+        setting(OPERATION, text(operationTimeout)),
+        setting(CLOSE, text(closeTimeout)),
+        setting(FIFO, fifoBytes + " B"));
+  }
+
+  private Setting setting(String setting, String value) {
+    return new Setting(setting, value, sources.getOrDefault(setting, "default"));
+  }
+
+  private static String text(Duration duration) {
+    return duration.equals(OFF) ? "off" : duration.toMillis() + " ms";
+  }
+
+  /** Collects settings; used by one thread. */
+  public static final class Builder {
+    private static final long MIN_FIFO = 4 << 10;
+    private static final long MAX_FIFO = 1 << 30;
+
+    private final Map<String, String> sources = new TreeMap<>();
+    private @Nullable String name;
+    private Duration initTimeout = Duration.ofSeconds(120);
+    private Duration operationTimeout = Duration.ofSeconds(600);
+    private Duration closeTimeout = Duration.ofSeconds(10);
+    private long fifoBytes = 1 << 20;
+
+    private Builder(Map<String, String> environment) {
+      String init = fromEnvironment(environment, INIT);
+      if (init != null) {
+        initTimeout = duration(INIT, init);
+      }
+      String operation = fromEnvironment(environment, OPERATION);
+      if (operation != null) {
+        operationTimeout = duration(OPERATION, operation);
+      }
+      String close = fromEnvironment(environment, CLOSE);
+      if (close != null) {
+        closeTimeout = duration(CLOSE, close);
+      }
+      String fifo = fromEnvironment(environment, FIFO);
+      if (fifo != null) {
+        fifoBytes = fifoBytes(fifo);
+      }
+    }
+
+    private @Nullable String fromEnvironment(Map<String, String> environment, String setting) {
+      String variable = "NCCL4J_" + setting.replace('-', '_').toUpperCase(Locale.ROOT);
+      String value = environment.get(variable);
+      if (value != null) {
+        sources.put(setting, variable);
+      }
+      return value;
+    }
+
+    /** The communicator's name in messages. */
+    public Builder name(String name) {
+      this.name = name;
+      return this;
+    }
+
+    /** How long to wait for all ranks to join; {@link CommunicatorConfig#OFF} waits for ever. */
+    public Builder initTimeout(Duration timeout) {
+      initTimeout = positive(INIT, timeout);
+      return this;
+    }
+
+    /** The deadline of each operation; {@link CommunicatorConfig#OFF} switches it off. */
+    public Builder operationTimeout(Duration timeout) {
+      operationTimeout = positive(OPERATION, timeout);
+      return this;
+    }
+
+    /** How long close waits for unfinished operations. */
+    public Builder closeTimeout(Duration timeout) {
+      closeTimeout = positive(CLOSE, timeout);
+      return this;
+    }
+
+    /** Size of the work FIFO: a power of two, 4 KiB to 1 GiB. */
+    public Builder fifoBytes(long bytes) {
+      if (bytes < MIN_FIFO || bytes > MAX_FIFO || Long.bitCount(bytes) != 1) {
+        throw new InvalidArgumentException(
+            FIFO + " is " + bytes + " B", "use a power of two from " + MIN_FIFO + " to " + MAX_FIFO);
+      }
+      fifoBytes = bytes;
+      sources.put(FIFO, "argument");
+      return this;
+    }
+
+    /** The finished configuration. */
+    public CommunicatorConfig build() {
+      return new CommunicatorConfig(this);
+    }
+
+    private Duration positive(String setting, Duration timeout) {
+      if (timeout.isNegative() || timeout.isZero()) {
+        throw new InvalidArgumentException(
+            setting + " is " + timeout, "use a positive duration, or CommunicatorConfig.OFF");
+      }
+      sources.put(setting, "argument");
+      // Longer than a long of nanoseconds is the same as never.
+      return timeout.compareTo(OFF) > 0 ? OFF : timeout;
+    }
+
+    private long fifoBytes(String text) {
+      try {
+        fifoBytes(Long.parseLong(text));
+      } catch (NumberFormatException e) {
+        throw new InvalidArgumentException(
+                "NCCL4J_FIFO_BYTES is '" + text + "'", "use a number of bytes, for example 1048576")
+            .causedBy(e);
+      }
+      sources.put(FIFO, "NCCL4J_FIFO_BYTES");
+      return fifoBytes;
+    }
+
+    private static Duration duration(String setting, String text) {
+      if (text.equals("off")) {
+        return OFF;
+      }
+      java.util.regex.Matcher matcher =
+          java.util.regex.Pattern.compile("([1-9][0-9]{0,11})(ms|s|m)").matcher(text);
+      if (!matcher.matches()) {
+        throw new InvalidArgumentException(
+            setting + " is '" + text + "'", "use a number with a unit: 500ms, 30s or 5m; or off");
+      }
+      long number = Long.parseLong(matcher.group(1));
+      return switch (matcher.group(2)) {
+        case "ms" -> Duration.ofMillis(number);
+        case "s" -> Duration.ofSeconds(number);
+        default -> Duration.ofMinutes(number);
+      };
+    }
+  }
+}

@@ -1,0 +1,108 @@
+package io.nccl4j;
+
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+
+/**
+ * A place where ranks run: a GPU, or on {@link Backend#HOST} one of the machine's virtual devices.
+ *
+ * <p>The host backend has as many devices as one asks for (ordinals 0 to {@value #MAX_HOST_ORDINAL}); they share the
+ * machine's memory and differ only in name, so that a program written for several GPUs runs unchanged. Devices are
+ * values: getting one takes no resource, and they may be shared between threads.
+ */
+public interface Device {
+  /** The largest ordinal of a host device. */
+  int MAX_HOST_ORDINAL = 1023;
+
+  /**
+   * The device with this ordinal on the backend that {@link Backend#AUTO} chooses.
+   *
+   * @throws InvalidArgumentException if there is no such device
+   */
+  static Device get(int ordinal) {
+    return get(Backend.AUTO, ordinal);
+  }
+
+  /**
+   * The device with this ordinal.
+   *
+   * @throws InvalidArgumentException if there is no such device
+   * @throws BackendUnavailableException if the backend cannot run here; the message says why
+   */
+  static Device get(Backend backend, int ordinal) {
+    return Provider.get().device(backend, ordinal);
+  }
+
+  /**
+   * All devices of a backend: the GPUs, or one host device per available processor.
+   *
+   * @throws BackendUnavailableException if the backend cannot run here; the message says why
+   */
+  static List<Device> all(Backend backend) {
+    return Provider.get().devices(backend);
+  }
+
+  /** The backend, never {@link Backend#AUTO}. */
+  Backend backend();
+
+  /** The device's number on its backend, from 0. */
+  int ordinal();
+
+  /** A name for people, for example {@code NVIDIA H200} or the processor's model. */
+  String name();
+
+  /**
+   * Allocates device memory, aligned to at least 4096 bytes. Its contents are undefined.
+   *
+   * @param bytes size, 0 or more
+   * @throws InvalidArgumentException if {@code bytes} is negative
+   * @throws SystemErrorException if the memory is not there
+   */
+  DeviceBuffer allocate(long bytes);
+
+  /**
+   * Allocates device memory for {@code count} elements.
+   *
+   * @throws InvalidArgumentException if {@code count} is negative or the size exceeds 2<sup>63</sup>−1 bytes
+   * @throws SystemErrorException if the memory is not there
+   */
+  default DeviceBuffer allocate(DataType type, long count) {
+    if (count < 0 || count > Long.MAX_VALUE / type.byteSize()) {
+      throw new InvalidArgumentException(
+          "cannot allocate " + count + " elements of " + type.label(), "pass a count of 0 or more");
+    }
+    return allocate(count * type.byteSize());
+  }
+
+  /**
+   * Uses a caller's native memory as a buffer, without copying. On the host backend any native segment of a shared,
+   * automatic or global arena will do; on {@code cuda} the segment must be memory that CUDA can reach. Ranks in other
+   * processes cannot see such memory, so that operations with them go through a staging area.
+   *
+   * @param segment stays the caller's: it must be alive while operations use it, and closing the buffer leaves it alone
+   * @throws InvalidArgumentException if it is a heap segment, read-only, or confined to one thread
+   */
+  DeviceBuffer wrap(MemorySegment segment);
+
+  /**
+   * Uses device memory that another library allocated, by its address.
+   *
+   * @param devicePointer address on this device ({@code CUdeviceptr})
+   * @param bytes size of the memory
+   * @throws InvalidUsageException on the host backend, where only {@link #wrap(MemorySegment)} can check what it gets
+   */
+  DeviceBuffer wrap(long devicePointer, long bytes);
+
+  /**
+   * Allocates host memory that this device can copy to and from at full speed (page-locked on {@code cuda}).
+   *
+   * @param bytes size, 0 or more
+   */
+  PinnedBuffer allocatePinned(long bytes);
+
+  /** Creates a stream on this device. */
+  Stream newStream();
+
+  /** Creates an event on this device. */
+  Event newEvent();
+}

@@ -1,0 +1,107 @@
+package io.nccl4j;
+
+/**
+ * A range of device memory.
+ *
+ * <p>The only ways in and out are copies: stream-ordered ones of {@link Stream}, and the blocking conveniences here,
+ * which are ordered after nothing: synchronise the streams that use the buffer first. Contents are raw bytes; a
+ * buffer has no element type.
+ *
+ * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated buffer; a slice or a
+ * wrapped buffer only becomes unusable. Closing a buffer that unfinished operations still use is refused.
+ */
+public interface DeviceBuffer extends AutoCloseable {
+  /** The device this memory belongs to. */
+  Device device();
+
+  /** Address on the device: a {@code CUdeviceptr}, or the virtual address on the host backend. */
+  long address();
+
+  /** Size in bytes. */
+  long byteSize();
+
+  /**
+   * A part of this buffer, sharing its memory and its life.
+   *
+   * @param byteOffset first byte of the part
+   * @param byteSize size of the part
+   * @throws InvalidArgumentException if the part does not lie inside this buffer
+   */
+  DeviceBuffer slice(long byteOffset, long byteSize);
+
+  /** The part from {@code byteOffset} to the end. */
+  default DeviceBuffer slice(long byteOffset) {
+    return slice(byteOffset, byteSize() - byteOffset);
+  }
+
+  /**
+   * Copies a whole array to the start of this buffer and waits for it.
+   *
+   * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]} or {@code double[]}
+   * @throws InvalidArgumentException if it is another object or does not fit
+   */
+  void copyFrom(Object array);
+
+  /**
+   * Fills a whole array from the start of this buffer and waits for it.
+   *
+   * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]} or {@code double[]}
+   * @throws InvalidArgumentException if it is another object or this buffer is smaller than it
+   */
+  void copyTo(Object array);
+
+  /** All whole floats of this buffer, copied. */
+  default float[] toFloats() {
+    float[] floats = new float[elements(Float.BYTES)];
+    copyTo(floats);
+    return floats;
+  }
+
+  /** All whole doubles of this buffer, copied. */
+  default double[] toDoubles() {
+    double[] doubles = new double[elements(Double.BYTES)];
+    copyTo(doubles);
+    return doubles;
+  }
+
+  /** All whole ints of this buffer, copied. */
+  default int[] toInts() {
+    int[] ints = new int[elements(Integer.BYTES)];
+    copyTo(ints);
+    return ints;
+  }
+
+  /** All whole longs of this buffer, copied. */
+  default long[] toLongs() {
+    long[] longs = new long[elements(Long.BYTES)];
+    copyTo(longs);
+    return longs;
+  }
+
+  /** All bytes of this buffer, copied. */
+  default byte[] toBytes() {
+    byte[] bytes = new byte[elements(1)];
+    copyTo(bytes);
+    return bytes;
+  }
+
+  private int elements(int elementBytes) {
+    long elements = byteSize() / elementBytes;
+    if (elements > Integer.MAX_VALUE - 8) {
+      throw new InvalidArgumentException(
+          byteSize() + " bytes do not fit into one array", "copy slices of the buffer");
+    }
+    return (int) elements;
+  }
+
+  /** Whether this buffer, or the buffer it is a slice of, has been closed. */
+  boolean isClosed();
+
+  /**
+   * Frees the memory. Closing twice does nothing.
+   *
+   * @throws InvalidUsageException if unfinished operations use it; nothing is freed then
+   */
+  @Override
+  void close();
+}

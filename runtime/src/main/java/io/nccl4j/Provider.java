@@ -1,0 +1,40 @@
+package io.nccl4j;
+
+import java.util.List;
+import java.util.ServiceLoader;
+
+/**
+ * What stands behind the static factories of this package: the runtime that is found, once, by {@link ServiceLoader}.
+ * Programs use the factories; this interface is for implementing them.
+ */
+public interface Provider {
+  /**
+   * The runtime.
+   *
+   * @throws BackendUnavailableException if no runtime is on the class or module path
+   */
+  static Provider get() {
+    return ProviderHolder.get();
+  }
+
+  /** See {@link Device#get(Backend, int)}. */
+  Device device(Backend backend, int ordinal);
+
+  /** See {@link Device#all(Backend)}. */
+  List<Device> devices(Backend backend);
+
+  /** See {@link UniqueId#create(Backend)}: {@value UniqueId#BYTES} bytes. */
+  byte[] createUniqueId(Backend backend);
+
+  /** See {@link Group#start()}. */
+  Group startGroup();
+
+  /** See {@link Communicator#initAll(List, CommunicatorConfig)}. */
+  List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
+
+  /** See {@link Communicator#initRank(Device, int, UniqueId, int, CommunicatorConfig)}. */
+  Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+
+  /** The runtime's version, for example {@code 0.1.0}. */
+  String version();
+}

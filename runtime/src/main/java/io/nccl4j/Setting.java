@@ -1,0 +1,10 @@
+package io.nccl4j;
+
+/**
+ * One setting with its effective value and where that came from.
+ *
+ * @param name the setting's one name, for example {@code operation-timeout}
+ * @param value the effective value with its unit
+ * @param source {@code argument}, the environment variable or system property, or {@code default}
+ */
+public record Setting(String name, String value, String source) {}

@@ -1,0 +1,64 @@
+package io.nccl4j;
+
+import java.time.Duration;
+
+/**
+ * An ordered queue of work on one device: what is put in runs in that order, asynchronously to the caller.
+ *
+ * <p>Streams are independent of each other; {@link Event}s order them. A call returns once the work is queued; if the
+ * queue is full it drives the queued work until there is room. A stream is used by one thread at a time.
+ *
+ * <p><b>Errors.</b> A failed work fails everything queued behind it in the stream; {@link #synchronize()} throws that
+ * failure, and so does every later call of this stream except {@link #close()}. Buffers and other streams stay usable.
+ */
+public interface Stream extends AutoCloseable {
+  /** The device this stream runs on. */
+  Device device();
+
+  /**
+   * Queues a copy between device buffers, the whole of {@code source} to the start of {@code target}.
+   *
+   * @throws InvalidArgumentException if {@code target} is smaller than {@code source} or they overlap
+   */
+  void copy(DeviceBuffer target, DeviceBuffer source);
+
+  /** Queues a copy from pinned host memory, the whole of {@code source} to the start of {@code target}. */
+  void copy(DeviceBuffer target, PinnedBuffer source);
+
+  /** Queues a copy to pinned host memory, the whole of {@code source} to the start of {@code target}. */
+  void copy(PinnedBuffer target, DeviceBuffer source);
+
+  /** Queues filling the whole buffer with one byte value. */
+  void fill(DeviceBuffer target, byte value);
+
+  /** Queues recording {@code event}: it is complete when everything queued before it is. */
+  void record(Event event);
+
+  /** Makes everything queued from now on wait until {@code event}'s last record is complete. */
+  void waitFor(Event event);
+
+  /** Whether everything queued so far is complete; it never waits, but moves work that can move. */
+  boolean query();
+
+  /**
+   * Waits until everything queued so far is complete. Each operation has its communicator's deadline.
+   *
+   * @throws NcclException if a queued work failed
+   */
+  void synchronize();
+
+  /**
+   * Waits until everything queued so far is complete, or the time is over; then the work stays queued and goes on.
+   *
+   * @throws DeadlineException if the time is over; the message says what is waited for
+   * @throws NcclException if a queued work failed
+   */
+  void synchronize(Duration timeout);
+
+  /**
+   * Completes what is queued, within the deadlines of its operations, and releases the stream. Closing twice does
+   * nothing.
+   */
+  @Override
+  void close();
+}

@@ -1,0 +1,108 @@
+package io.nccl4j;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HexFormat;
+
+/**
+ * The token by which the ranks of a communicator find each other: 128 bytes, made once and handed to every rank.
+ *
+ * <p>It contains a secret: who has it may join. Hand it over by a file only the user can read ({@link #writeTo}), by an
+ * environment variable of child processes ({@link #toString()}, {@link #parse}), or as bytes. The process that created
+ * it serves the rendezvous and must live until all ranks are connected.
+ */
+public final class UniqueId {
+  /** Size in bytes, NCCL's {@code NCCL_UNIQUE_ID_BYTES}. */
+  public static final int BYTES = 128;
+
+  private final byte[] bytes;
+
+  private UniqueId(byte[] bytes) {
+    this.bytes = bytes;
+  }
+
+  /** Creates an id for the backend that {@link Backend#AUTO} chooses. */
+  public static UniqueId create() {
+    return create(Backend.AUTO);
+  }
+
+  /**
+   * Creates an id.
+   *
+   * @throws BackendUnavailableException if the backend cannot run here; the message says why
+   */
+  public static UniqueId create(Backend backend) {
+    return new UniqueId(Provider.get().createUniqueId(backend));
+  }
+
+  /**
+   * The id with these bytes.
+   *
+   * @throws InvalidArgumentException if there are not {@value #BYTES} of them
+   */
+  public static UniqueId ofBytes(byte[] bytes) {
+    if (bytes.length != BYTES) {
+      throw new InvalidArgumentException(
+          "a unique id has " + BYTES + " bytes, not " + bytes.length, "pass on all bytes of UniqueId.toBytes()");
+    }
+    return new UniqueId(bytes.clone());
+  }
+
+  /**
+   * The id whose {@link #toString()} form is {@code text}.
+   *
+   * @throws InvalidArgumentException if it is not one
+   */
+  public static UniqueId parse(String text) {
+    try {
+      return ofBytes(HexFormat.of().parseHex(text.strip()));
+    } catch (IllegalArgumentException e) {
+      throw (InvalidArgumentException)
+          new InvalidArgumentException(
+                  "not a unique id: it is " + text.strip().length() + " characters, not 256 hexadecimal digits",
+                  "pass on the whole text of UniqueId.toString()")
+              .causedBy(e);
+    }
+  }
+
+  /**
+   * Writes the id to a file that only the user can read; it appears whole or not at all.
+   *
+   * @throws SystemErrorException if it cannot be written
+   */
+  public void writeTo(Path file) {
+    UniqueIdFile.write(this, file);
+  }
+
+  /**
+   * Reads the id from a file that {@link #writeTo} wrote, waiting for the file to appear.
+   *
+   * @throws DeadlineException if it does not appear in time
+   * @throws SystemErrorException if it cannot be read, or belongs to somebody else or others may read it
+   */
+  public static UniqueId readFrom(Path file, Duration timeout) {
+    return UniqueIdFile.read(file, timeout);
+  }
+
+  /** A copy of the bytes. */
+  public byte[] toBytes() {
+    return bytes.clone();
+  }
+
+  /** The bytes as 256 hexadecimal digits. It contains the secret: do not log it. */
+  @Override
+  public String toString() {
+    return HexFormat.of().formatHex(bytes);
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof UniqueId id && Arrays.equals(bytes, id.bytes);
+  }
+
+  @Override
+  public int hashCode() {
+    return Arrays.hashCode(bytes);
+  }
+}

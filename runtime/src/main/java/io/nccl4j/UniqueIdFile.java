@@ -1,0 +1,79 @@
+package io.nccl4j;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+
+/** A unique id in a file of its user: written in one step, refused when others could have read it. */
+final class UniqueIdFile {
+  private static final Set<PosixFilePermission> OWNER_ONLY = PosixFilePermissions.fromString("rw-------");
+  private static final long POLL_NANOS = 5_000_000;
+
+  private UniqueIdFile() {}
+
+  static void write(UniqueId id, Path file) {
+    Path directory = file.toAbsolutePath().resolveSibling(".").normalize();
+    try {
+      Path part = Files.createTempFile(directory, ".nccl4j-id", null, attributes(directory));
+      try {
+        Files.writeString(part, id.toString());
+        Files.move(part, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+      } finally {
+        Files.deleteIfExists(part);
+      }
+    } catch (IOException e) {
+      throw new SystemErrorException("cannot write the unique id to " + file + ": " + e, "name a writable folder")
+          .causedBy(e);
+    }
+  }
+
+  static UniqueId read(Path file, Duration timeout) {
+    long start = System.nanoTime();
+    while (true) {
+      try {
+        if (isPosix(file)) {
+          refuseIfShared(file);
+        }
+        return UniqueId.parse(Files.readString(file));
+      } catch (NoSuchFileException e) {
+        if (System.nanoTime() - start > timeout.toNanos()) {
+          throw new DeadlineException(
+                  "the unique id file " + file + " did not appear within " + timeout.toMillis() + " ms",
+                  "check that the rank that writes it has started and uses the same path")
+              .causedBy(e);
+        }
+        LockSupport.parkNanos(POLL_NANOS);
+      } catch (IOException e) {
+        throw new SystemErrorException("cannot read the unique id from " + file + ": " + e, "check its permissions")
+            .causedBy(e);
+      }
+    }
+  }
+
+  private static void refuseIfShared(Path file) throws IOException {
+    Set<PosixFilePermission> permissions = Files.getPosixFilePermissions(file);
+    if (!OWNER_ONLY.containsAll(permissions)) {
+      throw new SystemErrorException(
+          "the unique id file " + file + " can be read or written by others (" + PosixFilePermissions.toString(permissions) + ")",
+          "it holds a secret: make it with UniqueId.writeTo, or chmod 600 it");
+    }
+  }
+
+  private static FileAttribute<?>[] attributes(Path directory) {
+    return isPosix(directory)
+        ? new FileAttribute<?>[] {PosixFilePermissions.asFileAttribute(OWNER_ONLY)}
+        : new FileAttribute<?>[0];
+  }
+
+  private static boolean isPosix(Path path) {
+    return path.getFileSystem().supportedFileAttributeViews().contains("posix");
+  }
+}

@@ -1,0 +1,471 @@
+package io.nccl4j.bootstrap;
+
+import io.nccl4j.bindings.Errno;
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.ReceivedMessage;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.UUID;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Serves one rendezvous to other processes: one daemon thread that never blocks except in poll(2),
+ * for a bounded time.
+ *
+ * <p>Connections that have not proved to know the secret are limited in number and time; only one
+ * that has can influence the rendezvous. After success the thread ends when all joiners have their
+ * answer; after a failure it stays up to {@value #LINGER_MILLIS} ms to tell those who come late.
+ */
+final class Creator {
+  private static final Logger LOG = LogManager.getLogger(Creator.class);
+
+  static final int SOCKET_TYPE = Libc.SOCK_SEQPACKET | Libc.SOCK_NONBLOCK | Libc.SOCK_CLOEXEC;
+  private static final int BACKLOG = 1024;
+
+  /** Most connections that may be in the handshake; others wait in the listener's queue. */
+  private static final int MAX_HANDSHAKES = 64;
+
+  /** After that long a handshake may be dropped to make room for another one. */
+  private static final long SLOW_HANDSHAKE_MILLIS = 1_000;
+
+  /** After that long a handshake is dropped. */
+  private static final long HANDSHAKE_MILLIS = 10_000;
+
+  /** How long to stay after a failure. */
+  private static final long LINGER_MILLIS = 5_000;
+
+  /** How long a joiner may take to fetch its answer. */
+  private static final long ANSWER_MILLIS = 10_000;
+
+  /** Longest poll. */
+  private static final long SLICE_MILLIS = 5_000;
+
+  /** Pause when this process, or the kernel, has no descriptor to spare. */
+  private static final long PAUSE_MILLIS = 5;
+
+  /** Too many descriptors are on their way through sockets. */
+  private static final int ETOOMANYREFS = 109;
+
+  static final int FDS_PER_PACKET = 64;
+
+  private static final int MAX_PACKET_BYTES = 512;
+  private static final int[] NO_FDS = {};
+
+  private final RendezvousId id;
+  private final Gathering gathering;
+  private final int listener;
+  private final Waker waker;
+  private final int uid = Libc.getuid();
+  private final List<Connection> connections = new ArrayList<>();
+  private @Nullable Deadline acceptAgain;
+
+  private Creator(RendezvousId id, Gathering gathering, int listener, Waker waker) {
+    this.id = id;
+    this.gathering = gathering;
+    this.listener = listener;
+    this.waker = waker;
+  }
+
+  /**
+   * Opens the socket and starts the thread.
+   *
+   * @throws io.nccl4j.SystemErrorException if the socket cannot be opened
+   */
+  static void start(RendezvousId id, Gathering gathering) {
+    int socket = -1;
+    Waker waker = null;
+    boolean started = false;
+    try {
+      socket = Libc.socket(SOCKET_TYPE);
+      Libc.bindAbstract(socket, id.socketName());
+      Libc.listen(socket, BACKLOG);
+      waker = new Waker();
+      Creator creator = new Creator(id, gathering, socket, waker);
+      gathering.retain();
+      gathering.onEnd(waker::wake);
+      Thread.ofPlatform().daemon().name("nccl4j-" + id.name()).start(creator::run);
+      started = true;
+    } catch (LibcException e) {
+      throw Rendezvous.systemError("cannot serve a rendezvous", e);
+    } finally {
+      if (!started && waker != null) {
+        waker.close();
+      }
+      if (!started && socket >= 0) {
+        Libc.close(socket);
+      }
+    }
+  }
+
+  /** Wakes the thread up; safe against a descriptor that is closed meanwhile. */
+  private static final class Waker {
+    final int fd = Libc.eventfd(0, Libc.EFD_CLOEXEC | Libc.EFD_NONBLOCK);
+    private boolean closed;
+
+    synchronized void wake(Gathering.Outcome outcome) {
+      if (!closed) {
+        Libc.eventfdWrite(fd, 1);
+      }
+    }
+
+    synchronized void close() {
+      closed = true;
+      Libc.close(fd);
+    }
+  }
+
+  private enum Phase {
+    HELLO,
+    JOIN,
+    JOINED,
+    CLOSED
+  }
+
+  private final class Connection {
+    final int fd;
+    final boolean sameUser;
+    final Session session = new Session(id, true);
+    final Deadline slow = Deadline.afterMillis(SLOW_HANDSHAKE_MILLIS);
+    Phase phase = Phase.HELLO;
+
+    /** Until when the handshake, then the rank's wait, then its fetching of the answer may last. */
+    Deadline deadline = Deadline.afterMillis(HANDSHAKE_MILLIS);
+
+    @Nullable Seat seat;
+
+    /** Its answer and where it stands; null until there is one. */
+    byte @Nullable [] answer;
+
+    int[] fds = NO_FDS;
+    int answerSent;
+    int fdsSent;
+    byte @Nullable [] packet;
+    int[] packetFds = NO_FDS;
+    @Nullable Deadline sendAgain;
+
+    Connection(int fd) {
+      this.fd = fd;
+      sameUser = Libc.peerCredentials(fd).uid() == uid;
+    }
+  }
+
+  private void run() {
+    try {
+      serve();
+    } catch (RuntimeException e) {
+      LOG.debug("rendezvous {} cannot be served", id.name(), e);
+      gathering.fail(
+          new Failure(
+              Failure.Kind.SYSTEM, -1, "the rendezvous cannot be served: " + e.getMessage(), ""));
+    } finally {
+      connections.forEach(this::close);
+      Libc.close(listener);
+      waker.close();
+      gathering.release();
+    }
+  }
+
+  private void serve() {
+    Deadline end = null;
+    while (true) {
+      Gathering.Outcome outcome = gathering.outcome().getNow(null);
+      if (outcome != null) {
+        if (end == null) {
+          boolean complete = outcome.failure() == null;
+          LOG.debug(
+              "rendezvous {} ended: {}", id.name(), complete ? "complete" : outcome.failure());
+          end = Deadline.afterMillis(complete ? ANSWER_MILLIS : LINGER_MILLIS);
+          answerAll(outcome);
+        }
+        boolean waits =
+            connections.stream().anyMatch(c -> c.answer != null)
+                || (outcome.failure() != null && !gathering.everybodyCame());
+        if (!waits || end.passed()) {
+          return;
+        }
+      }
+      waitForEvents(outcome == null || outcome.failure() != null, end);
+      checkDeadlines();
+      connections.removeIf(c -> c.phase == Phase.CLOSED);
+    }
+  }
+
+  // ---------------------------------------------------------------- waiting
+
+  private void waitForEvents(boolean accepting, @Nullable Deadline end) {
+    int count = connections.size();
+    int[] fds = new int[2 + count];
+    int[] events = new int[2 + count];
+    int[] results = new int[2 + count];
+    long wait = Math.min(SLICE_MILLIS, end == null ? SLICE_MILLIS : end.remainingMillis());
+    fds[0] = waker.fd;
+    events[0] = Libc.POLLIN;
+    boolean full = accepting && !roomForHandshake();
+    boolean paused = acceptAgain != null && !acceptAgain.passed();
+    fds[1] = accepting && !full && !paused ? listener : -1;
+    events[1] = Libc.POLLIN;
+    if (full || paused) {
+      wait = Math.min(wait, PAUSE_MILLIS);
+    }
+    for (int i = 0; i < count; i++) {
+      Connection c = connections.get(i);
+      boolean pausing = c.sendAgain != null && !c.sendAgain.passed();
+      fds[2 + i] = c.fd;
+      events[2 + i] = Libc.POLLIN | (c.answer != null && !pausing ? Libc.POLLOUT : 0);
+      wait = Math.min(wait, pausing ? PAUSE_MILLIS : c.deadline.remainingMillis());
+    }
+    Libc.poll(fds, events, results, Math.max(0, wait));
+    if (results[0] != 0) {
+      Libc.eventfdRead(waker.fd);
+    }
+    for (int i = 0; i < count; i++) {
+      Connection c = connections.get(i);
+      if ((results[2 + i] & ~Libc.POLLOUT) != 0) {
+        receive(c);
+      }
+      if ((results[2 + i] & Libc.POLLOUT) != 0 && c.phase != Phase.CLOSED) {
+        flush(c);
+      }
+    }
+    if (results[1] != 0) {
+      accept();
+    }
+  }
+
+  private void checkDeadlines() {
+    for (Connection c : connections) {
+      if (c.phase == Phase.CLOSED || !c.deadline.passed()) {
+        continue;
+      }
+      if (c.phase == Phase.JOINED && c.answer == null && c.seat != null) {
+        // Ends the rendezvous, and with it the wait of this connection.
+        gathering.expire(c.seat, c.deadline);
+        c.deadline = Deadline.afterMillis(ANSWER_MILLIS);
+      } else {
+        LOG.debug("rendezvous {}: a connection is too slow and is dropped", id.name());
+        close(c);
+      }
+    }
+  }
+
+  // ---------------------------------------------------------------- connections
+
+  /** Makes room by dropping a slow handshake if there is no other way. */
+  private boolean roomForHandshake() {
+    long handshakes = connections.stream().filter(this::inHandshake).count();
+    if (handshakes < MAX_HANDSHAKES) {
+      return true;
+    }
+    for (Connection c : connections) {
+      if (inHandshake(c) && c.slow.passed()) {
+        close(c);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private boolean inHandshake(Connection c) {
+    return c.phase == Phase.HELLO || c.phase == Phase.JOIN;
+  }
+
+  private void accept() {
+    int fd = -1;
+    try {
+      fd = Libc.accept4(listener, Libc.SOCK_NONBLOCK | Libc.SOCK_CLOEXEC);
+      connections.add(new Connection(fd));
+    } catch (LibcException e) {
+      LOG.debug("rendezvous {}: a connection was not accepted", id.name(), e);
+      if (fd >= 0) {
+        Libc.close(fd);
+      } else if (e.errno() != Errno.EAGAIN) {
+        acceptAgain = Deadline.afterMillis(PAUSE_MILLIS);
+      }
+    }
+  }
+
+  private void receive(Connection c) {
+    ReceivedMessage message;
+    try {
+      message = Libc.recvmsg(c.fd, MAX_PACKET_BYTES, 1, Libc.MSG_DONTWAIT);
+    } catch (LibcException e) {
+      if (e.errno() != Errno.EAGAIN) {
+        lost(c, e.errnoName());
+      }
+      return;
+    }
+    int heapFd = message.fds().length == 1 ? message.fds()[0] : -1;
+    Session.Packet packet = Session.parse(message.bytes());
+    if (message.bytes().length == 0) {
+      lost(c, "it died or gave up");
+    } else if (packet == null) {
+      lost(c, "it sent garbage");
+    } else if (c.phase == Phase.HELLO && packet.type() == Session.HELLO) {
+      hello(c, packet.body());
+    } else if (c.phase == Phase.JOIN && packet.type() == Session.JOIN) {
+      joined(c, packet, heapFd);
+      heapFd = -1;
+    } else {
+      lost(c, "it sent a packet of type " + packet.type());
+    }
+    if (heapFd >= 0) {
+      Libc.close(heapFd);
+    }
+  }
+
+  private void hello(Connection c, byte[] body) {
+    if (body.length != Integer.BYTES + Session.NONCE_BYTES) {
+      lost(c, "it sent garbage");
+    } else if (!c.sameUser) {
+      refuse(c, Session.OTHER_USER);
+    } else if (ByteBuffer.wrap(body).getInt() != RendezvousId.VERSION) {
+      refuse(c, Session.OTHER_VERSION);
+    } else {
+      byte[] nonce = RendezvousId.random(Session.NONCE_BYTES);
+      c.session.nonces(Arrays.copyOfRange(body, Integer.BYTES, body.length), nonce);
+      c.phase = Phase.JOIN;
+      send(c, c.session.seal(Session.PROOF, nonce), NO_FDS);
+    }
+  }
+
+  /** Takes over the descriptor. */
+  private void joined(Connection c, Session.Packet packet, int heapFd) {
+    Seat seat = null;
+    long millis = 0;
+    byte reason = Session.WRONG_SECRET;
+    if (c.session.verify(packet)) {
+      reason = Session.OTHER_VERSION;
+      ByteBuffer in = ByteBuffer.wrap(packet.body());
+      try {
+        millis = in.getLong();
+        seat = Seat.decode(in);
+      } catch (RuntimeException e) {
+        LOG.debug("rendezvous {}: a joiner cannot be understood", id.name(), e);
+      }
+    }
+    if (seat == null || seat.shareable() != (heapFd >= 0)) {
+      if (heapFd >= 0) {
+        Libc.close(heapFd);
+      }
+      refuse(c, reason);
+      return;
+    }
+    c.phase = Phase.JOINED;
+    c.seat = seat;
+    c.deadline = Deadline.afterMillis(millis);
+    LOG.debug("rendezvous {}: {} joins", id.name(), seat);
+    Failure refusal = gathering.admit(seat, heapFd);
+    if (refusal != null) {
+      answer(c, refusal.encode(), NO_FDS);
+    }
+  }
+
+  private void refuse(Connection c, byte reason) {
+    LOG.debug("rendezvous {}: a connection is refused for reason {}", id.name(), reason);
+    send(c, Session.plain(Session.REFUSED, new byte[] {reason}), NO_FDS);
+    close(c);
+  }
+
+  /** The connection is of no more use; if it was a rank's, the rendezvous has failed. */
+  private void lost(Connection c, String why) {
+    LOG.debug("rendezvous {}: a connection ended in phase {}: {}", id.name(), c.phase, why);
+    Seat seat = c.seat;
+    boolean unanswered = c.answer == null;
+    close(c);
+    if (seat != null && unanswered) {
+      gathering.fail(
+          new Failure(
+              Failure.Kind.PEER,
+              seat.rank(),
+              seat + " is gone before all ranks joined: " + why,
+              "look for the cause where it ran"));
+    }
+  }
+
+  private void close(Connection c) {
+    if (c.phase != Phase.CLOSED) {
+      c.phase = Phase.CLOSED;
+      c.answer = null;
+      Libc.close(c.fd);
+    }
+  }
+
+  // ---------------------------------------------------------------- answers
+
+  private void answerAll(Gathering.Outcome outcome) {
+    Answer answer = outcome.answer();
+    Failure failure = outcome.failure();
+    byte[] bytes =
+        answer != null ? answer.encode() : failure != null ? failure.encode() : new byte[0];
+    for (Connection c : connections) {
+      if (c.seat != null && c.answer == null && c.phase == Phase.JOINED) {
+        List<UUID> peers = answer == null ? List.of() : answer.processesBut(c.seat.process());
+        answer(c, bytes, gathering.heaps(peers));
+      } else if (answer != null && inHandshake(c)) {
+        close(c);
+      }
+    }
+    connections.removeIf(c -> c.phase == Phase.CLOSED);
+  }
+
+  private void answer(Connection c, byte[] answer, int[] fds) {
+    c.answer = answer;
+    c.fds = fds;
+    c.deadline = Deadline.afterMillis(ANSWER_MILLIS);
+    flush(c);
+  }
+
+  /** Sends what the socket takes, and closes it after the last packet. */
+  private void flush(Connection c) {
+    byte[] answer = c.answer;
+    while (answer != null) {
+      if (c.packet == null) {
+        c.packetFds = NO_FDS;
+        if (c.answerSent < answer.length) {
+          int length = Math.min(answer.length - c.answerSent, Session.MAX_BODY_BYTES - 8);
+          ByteBuffer body = ByteBuffer.allocate(2 * Integer.BYTES + length);
+          body.putInt(answer.length).putInt(c.answerSent).put(answer, c.answerSent, length);
+          c.packet = c.session.seal(Session.ANSWER, body.array());
+          c.answerSent += length;
+        } else if (c.fdsSent < c.fds.length) {
+          int end = Math.min(c.fds.length, c.fdsSent + FDS_PER_PACKET);
+          c.packetFds = Arrays.copyOfRange(c.fds, c.fdsSent, end);
+          ByteBuffer body = ByteBuffer.allocate(2 * Integer.BYTES);
+          body.putInt(c.fdsSent).putInt(c.packetFds.length);
+          c.packet = c.session.seal(Session.FDS, body.array());
+          c.fdsSent = end;
+        } else {
+          close(c);
+          return;
+        }
+      }
+      if (!send(c, c.packet, c.packetFds)) {
+        return;
+      }
+      c.packet = null;
+    }
+  }
+
+  /** False if it has to be sent again later, or never. */
+  private boolean send(Connection c, byte[] packet, int[] fds) {
+    try {
+      Libc.sendmsg(c.fd, packet, 0, packet.length, fds, Libc.MSG_DONTWAIT);
+      return true;
+    } catch (LibcException e) {
+      if (e.errno() == Errno.EAGAIN) {
+        return false;
+      }
+      if (e.errno() == ETOOMANYREFS) {
+        c.sendAgain = Deadline.afterMillis(PAUSE_MILLIS);
+        return false;
+      }
+      lost(c, e.errnoName());
+      return false;
+    }
+  }
+}

@@ -1,0 +1,198 @@
+package io.nccl4j.bootstrap;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.BackendUnavailableException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.LibcException;
+import java.security.MessageDigest;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * Where the ranks of one communicator meet, on one machine.
+ *
+ * <p>The creator's process listens on an abstract UNIX socket whose name comes from the id; its
+ * secret part never travels. Both sides prove by HMAC-SHA256 over fresh random numbers that they
+ * know the secret, and run under the same user, before anything else is read. Strangers, broken
+ * connections and garbage cannot end a rendezvous; a rank that was let in and then dies, gives up
+ * or contradicts the others does, for all of them at once.
+ *
+ * <p>Ranks that are threads of the creator's process do not use the socket. It is opened
+ * nevertheless, because the creator cannot know where the ranks will run; without the C library it
+ * is not, no native call is made, and only threads of this process can join.
+ *
+ * <p>Threads: any; waiting does not hold up the carrier of a virtual thread.
+ */
+public final class Rendezvous {
+  /** Most ranks of a rendezvous. */
+  static final int MAX_RANKS = 4096;
+
+  private static final LocalRegistry REGISTRY = new LocalRegistry();
+
+  private Rendezvous() {}
+
+  /**
+   * Creates an id and starts serving its rendezvous, once, in this process: one daemon thread and
+   * two descriptors until all ranks have joined or one of them failed, or until the process ends.
+   *
+   * @return 128 bytes; they contain a secret
+   * @throws SystemErrorException if the socket cannot be opened
+   */
+  public static byte[] createUniqueId() {
+    RendezvousId id = RendezvousId.create(Libc.isAvailable());
+    Gathering gathering = new Gathering();
+    if (id.served()) {
+      Creator.start(id, gathering);
+    }
+    REGISTRY.add(id, gathering);
+    return id.toBytes();
+  }
+
+  /**
+   * Joins as one rank and waits until all have.
+   *
+   * @param uniqueId as made by {@link #createUniqueId} in whatever process
+   * @param joiner what this rank brings
+   * @param timeout longest wait; the call may take half a second longer to learn who is missing
+   * @return the table of all ranks and descriptors of the other processes' heaps; the caller closes
+   *     it
+   * @throws DeadlineException if not all came in time; the message names who came and who did not
+   * @throws InvalidArgumentException if the rank is out of range, or the bytes are no id of this
+   *     library
+   * @throws InvalidUsageException if ranks contradict each other, the id was used before, its
+   *     secret is wrong, or the creator belongs to another user
+   * @throws PeerFailedException if a rank died or gave up before all came
+   * @throws SystemErrorException if the creator is gone, or lives on another machine or in another
+   *     container, or the system refuses a socket or descriptor
+   * @throws BackendUnavailableException if ranks are in several processes and one of them has no
+   *     access to the C library
+   * @throws AbortedException if the thread was interrupted; it stays interrupted
+   */
+  public static Membership join(byte[] uniqueId, Joiner joiner, Duration timeout) {
+    Deadline deadline = Deadline.after(timeout);
+    RendezvousId id = RendezvousId.parse(uniqueId);
+    check(joiner);
+    LocalRegistry.Meeting meeting = REGISTRY.find(id.name());
+    if (meeting != null) {
+      if (!MessageDigest.isEqual(meeting.id().secret(), id.secret())) {
+        throw new InvalidUsageException(
+            "the secret of the unique id is wrong", "pass the id on unchanged");
+      }
+      return joinHere(meeting, joiner, deadline);
+    }
+    if (id.ownedHere()) {
+      throw Failure.used().toException();
+    }
+    return RemoteJoin.join(id, joiner, deadline);
+  }
+
+  /**
+   * Checks what one rank says by itself.
+   *
+   * @throws InvalidArgumentException if it cannot be right
+   */
+  static void check(Joiner joiner) {
+    if (joiner.nranks() < 1 || joiner.nranks() > MAX_RANKS) {
+      throw new InvalidArgumentException(
+          "nranks is " + joiner.nranks(), "use 1 to " + MAX_RANKS + " ranks");
+    }
+    if (joiner.rank() < 0 || joiner.rank() >= joiner.nranks()) {
+      throw new InvalidArgumentException(
+          "rank is " + joiner.rank() + " of " + joiner.nranks(),
+          "use ranks from 0 to " + (joiner.nranks() - 1));
+    }
+    if (joiner.heapBytes() < 0 || (joiner.rank() == 0) != (joiner.controlOffset() >= 0)) {
+      throw new InvalidArgumentException(
+          "rank "
+              + joiner.rank()
+              + " has a heap of "
+              + joiner.heapBytes()
+              + " B and its control block at "
+              + joiner.controlOffset(),
+          "rank 0, and no other, makes the control block");
+    }
+  }
+
+  private static Membership joinHere(
+      LocalRegistry.Meeting meeting, Joiner joiner, Deadline deadline) {
+    Gathering gathering = meeting.gathering();
+    Seat seat = Seat.here(joiner);
+    gathering.retain();
+    try {
+      boolean shared = meeting.id().served() && joiner.heapFd() >= 0;
+      Failure refusal = gathering.admit(seat, shared ? Libc.dup(joiner.heapFd()) : -1);
+      if (refusal != null) {
+        throw refusal.toException();
+      }
+      Gathering.Outcome outcome = await(gathering, seat, deadline);
+      if (outcome.failure() != null) {
+        throw outcome.failure().toException();
+      }
+      Answer answer = outcome.answer();
+      if (answer == null) {
+        throw new InternalErrorException("a rendezvous ended without an outcome", "");
+      }
+      List<UUID> peers = answer.processesBut(joiner.process());
+      int[] fds = Gathering.duplicates(gathering.heaps(peers));
+      return membership(answer, peers, fds);
+    } catch (LibcException e) {
+      NcclException failure = systemError("rank " + joiner.rank() + " cannot share heaps", e);
+      gathering.fail(new Failure(Failure.Kind.SYSTEM, joiner.rank(), failure.getMessage(), ""));
+      throw failure;
+    } finally {
+      gathering.release();
+    }
+  }
+
+  private static Gathering.Outcome await(Gathering gathering, Seat seat, Deadline deadline) {
+    try {
+      return gathering.outcome().get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
+    } catch (TimeoutException e) {
+      gathering.expire(seat, deadline);
+      return gathering.outcome().join();
+    } catch (InterruptedException e) {
+      gathering.fail(
+          new Failure(
+              Failure.Kind.PEER,
+              seat.rank(),
+              seat + " was interrupted before all ranks joined",
+              ""));
+      throw interrupted(seat.rank(), e);
+    } catch (ExecutionException e) {
+      throw (InternalErrorException)
+          new InternalErrorException("a rendezvous failed: " + e.getCause(), "").causedBy(e);
+    }
+  }
+
+  static Membership membership(Answer answer, List<UUID> peers, int[] fds) {
+    Map<UUID, Integer> heaps = new HashMap<>();
+    for (int i = 0; i < fds.length; i++) {
+      heaps.put(peers.get(i), fds[i]);
+    }
+    return new Membership(answer.members(), answer.controlOffset(), heaps);
+  }
+
+  /** The thread's interrupt flag is set again. */
+  static NcclException interrupted(int rank, InterruptedException cause) {
+    Thread.currentThread().interrupt();
+    return new AbortedException("rank " + rank + " was interrupted while it joined", "")
+        .causedBy(cause);
+  }
+
+  static NcclException systemError(String what, LibcException cause) {
+    return new SystemErrorException(what + ": " + cause.getMessage(), "").causedBy(cause);
+  }
+}

@@ -1,0 +1,93 @@
+package io.nccl4j.core;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendUnavailableException;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
+import io.nccl4j.Group;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Provider;
+import io.nccl4j.UniqueId;
+import io.nccl4j.host.HostBackend;
+import io.nccl4j.schedule.GroupScope;
+import io.nccl4j.spi.BackendRuntime;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** The runtime behind the API. */
+public final class CoreProvider implements Provider {
+  private final HostBackend host = new HostBackend();
+
+  /** The one that {@link java.util.ServiceLoader} makes. */
+  public CoreProvider() {}
+
+  private BackendRuntime runtime(@Nullable Backend backend) {
+    return switch (backend) {
+      case AUTO, HOST -> host;
+      case CUDA ->
+          throw new BackendUnavailableException(
+              "this version of nccl4j has no cuda backend", "use the host backend (--backend host)");
+      case null -> throw new InvalidArgumentException("the backend is null", "pass Backend.AUTO, HOST or CUDA");
+    };
+  }
+
+  @Override
+  public Device device(Backend backend, int ordinal) {
+    return runtime(backend).device(ordinal);
+  }
+
+  @Override
+  public List<Device> devices(Backend backend) {
+    return runtime(backend).devices();
+  }
+
+  @Override
+  public byte[] createUniqueId(Backend backend) {
+    return runtime(backend).createUniqueId();
+  }
+
+  @Override
+  public Group startGroup() {
+    return GroupScope.open();
+  }
+
+  @Override
+  public List<Communicator> initAll(List<Device> devices, CommunicatorConfig config) {
+    require(config, "config");
+    if (devices == null || devices.isEmpty()) {
+      throw new InvalidArgumentException(
+          "there are no devices to create communicators on", "pass one device per rank, at least one");
+    }
+    for (Device device : devices) {
+      require(device, "device");
+      if (device.backend() != devices.getFirst().backend()) {
+        throw new InvalidArgumentException(
+            "the devices are of different backends: " + devices.getFirst().backend().label() + " and "
+                + device.backend().label(),
+            "a communicator lives on one backend");
+      }
+    }
+    return runtime(devices.getFirst().backend()).initAll(devices, config);
+  }
+
+  @Override
+  public Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    require(device, "device");
+    require(id, "id");
+    require(config, "config");
+    return runtime(device.backend()).initRank(device, nranks, id, rank, config);
+  }
+
+  private static void require(@Nullable Object argument, String name) {
+    if (argument == null) {
+      throw new InvalidArgumentException("the " + name + " is null", "pass a " + name);
+    }
+  }
+
+  @Override
+  public String version() {
+    String version = CoreProvider.class.getPackage().getImplementationVersion();
+    return version == null ? "0.1.0-SNAPSHOT" : version;
+  }
+}

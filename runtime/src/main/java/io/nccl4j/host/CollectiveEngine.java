@@ -1,0 +1,493 @@
+package io.nccl4j.host;
+
+import io.nccl4j.DataType;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.host.kernel.Copies;
+import io.nccl4j.host.kernel.FoldKernel;
+import io.nccl4j.host.kernel.Kernels;
+import io.nccl4j.host.kernel.Scalars;
+import io.nccl4j.host.kernel.Scratch;
+import io.nccl4j.schedule.OpKind;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+
+/**
+ * Carries out one rank's collectives, one at a time in the order they were issued.
+ *
+ * <p>Every rank writes a slot of its outbox for every collective; its first word, signature and sequence number together,
+ * is what peers poll. <b>Low latency:</b> the slot holds the data, and each rank computes its own result. <b>Direct:</b>
+ * the slot holds addresses; each rank moves or reduces its share straight between the user's buffers, and a barrier ends
+ * the operation. <b>Staged:</b> as direct, but piece by piece through the staging areas, when some buffer is private to its
+ * process. Which one is chosen depends only on what all ranks know.
+ *
+ * <p>The fields belong to whoever drives the current collective; ownership of its stream, and {@link #completed} between
+ * streams, hand them over.
+ */
+final class CollectiveEngine {
+  /** Bytes of a rank's staging area, half for input and half for output. */
+  static final long STAGING_BYTES = 1 << 20;
+
+  private static final long FLAGS = 8;
+  private static final long IN_OFFSET = 16;
+  private static final long OUT_OFFSET = 24;
+  private static final long SCALAR = 32;
+  private static final long LONGEST = 40;
+  private static final int PRIVATE_IN = 1;
+  private static final int PRIVATE_OUT = 2;
+
+  private static final int SIGNATURES = 16;
+  private static final int DONE_INTERVAL = 8;
+
+  private static final VarHandle COMPLETED;
+
+  static {
+    try {
+      COMPLETED = MethodHandles.lookup().findVarHandle(CollectiveEngine.class, "completed", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  final MemorySegment[] in;
+  final MemorySegment[] out;
+  final long[] inOffset;
+  final long[] outOffset;
+  final long[] scalars;
+  final Scratch scratch = new Scratch();
+
+  private final HostCommunicator communicator;
+  private final ControlBlock control;
+  private final int rank;
+  private final int nranks;
+  private final long[] outbox;
+  private final long[] done;
+  private final long[] sync;
+  private final MemorySegment[] sendRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
+  private final MemorySegment[] recvRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
+  private final MemorySegment[] foldIn;
+  private final long[] foldInOffset;
+  private final MemorySegment[] foldOut = new MemorySegment[1];
+  private final long[] foldOutOffset = new long[1];
+  private final ShareMover mover;
+  private final int[] signatures = new int[SIGNATURES];
+
+  private long syncs;
+  private long safeUntil = ControlBlock.OUTBOX_SLOTS;
+
+  @SuppressWarnings("unused") // by VarHandle
+  private long completed;
+
+  CollectiveEngine(HostCommunicator communicator, ControlBlock control) {
+    this.communicator = communicator;
+    this.control = control;
+    this.rank = communicator.rank();
+    this.nranks = communicator.nranks();
+    outbox = new long[nranks];
+    done = new long[nranks];
+    sync = new long[nranks];
+    for (int k = 0; k < nranks; k++) {
+      outbox[k] = control.outbox(k);
+      done[k] = control.done(k);
+      sync[k] = control.sync(k);
+    }
+    in = new MemorySegment[nranks];
+    out = new MemorySegment[nranks];
+    inOffset = new long[nranks];
+    outOffset = new long[nranks];
+    scalars = new long[nranks];
+    foldIn = new MemorySegment[nranks];
+    foldInOffset = new long[nranks];
+    mover = new ShareMover(this, control, rank, nranks);
+  }
+
+  /** Number of the last completed collective. Any thread may ask. */
+  long completed() {
+    return (long) COMPLETED.getAcquire(this);
+  }
+
+  /** Gets on with the work until it is complete or must wait. */
+  int step(HostWork w) {
+    if (w.stage == HostWork.QUEUED) {
+      if (completed() + 1 != w.seq) {
+        return Step.DEPENDS;
+      }
+      if (w.seq > safeUntil && !refreshSafeUntil(w)) {
+        return Step.BLOCKED;
+      }
+      w.lowLatency = isLowLatency(w);
+      post(w);
+      w.stage = HostWork.POSTED;
+    }
+    if (w.stage == HostWork.POSTED) {
+      if (!peersPosted(w)) {
+        return Step.BLOCKED;
+      }
+      if (w.lowLatency) {
+        finishLowLatency(w);
+        return complete(w);
+      }
+      resolve(w);
+      beginPiece(w);
+    }
+    return stepDirect(w);
+  }
+
+  private int stepDirect(HostWork w) {
+    while (true) {
+      switch (w.stage) {
+        case HostWork.COPY_IN -> {
+          mover.copyIn(w);
+          arrive(w, HostWork.ENTER);
+        }
+        case HostWork.ENTER -> {
+          if (!allArrived(w)) {
+            return Step.BLOCKED;
+          }
+          w.stage = HostWork.MOVE;
+        }
+        case HostWork.MOVE -> {
+          if (mover.move(w)) {
+            arrive(w, HostWork.LEAVE);
+          } else {
+            return Step.MOVED;
+          }
+        }
+        case HostWork.LEAVE -> {
+          if (!allArrived(w)) {
+            return Step.BLOCKED;
+          }
+          if (!w.staged) {
+            return complete(w);
+          }
+          w.stage = HostWork.COPY_OUT;
+        }
+        default -> {
+          mover.copyOut(w);
+          w.piece += w.pieceLength;
+          if (w.piece >= w.longest) {
+            return complete(w);
+          }
+          beginPiece(w);
+          return Step.MOVED;
+        }
+      }
+    }
+  }
+
+  private static void beginPiece(HostWork w) {
+    w.item = 0;
+    w.position = 0;
+    w.stage = w.staged ? HostWork.COPY_IN : HostWork.MOVE;
+  }
+
+  /** The same on every rank: it looks only at what the signature covers. */
+  private boolean isLowLatency(HostWork w) {
+    long elements =
+        switch (w.kind) {
+          case ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, GATHER -> w.count;
+          case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> w.count * nranks;
+          case BARRIER -> 0;
+          default -> Long.MAX_VALUE / 8;
+        };
+    return elements * w.type.byteSize() <= ControlBlock.PAYLOAD - payloadOffset(w);
+  }
+
+  private static long payloadOffset(HostWork w) {
+    return w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM ? Long.BYTES : 0;
+  }
+
+  private long slot(int k, long seq) {
+    return outbox[k] + (seq & ControlBlock.OUTBOX_SLOTS - 1) * ControlBlock.SLOT_BYTES;
+  }
+
+  private static long word(HostWork w) {
+    return (long) w.signature << 32 | w.seq & 0xffffffffL;
+  }
+
+  // ---- outbox
+
+  private void post(HostWork w) {
+    long slot = slot(rank, w.seq);
+    if (!w.lowLatency) {
+      describe(w, slot);
+    } else if (contributes(w)) {
+      long offset = payloadOffset(w);
+      if (offset != 0) {
+        control.setPlain(slot + Long.BYTES, scalarBits(w));
+      }
+      HostBuffer send = w.sendBuffer();
+      Copies.copy(
+          send.segment(), send.offset(), control.memory(), slot + Long.BYTES + offset, sendBytes(w));
+    }
+    control.setRelease(slot, word(w));
+  }
+
+  private boolean contributes(HostWork w) {
+    return switch (w.kind) {
+      case BROADCAST, SCATTER -> w.root == rank;
+      case REDUCE, GATHER -> w.root != rank;
+      case BARRIER -> false;
+      default -> true;
+    };
+  }
+
+  private long sendBytes(HostWork w) {
+    long bytes = w.count * w.type.byteSize();
+    return switch (w.kind) {
+      case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> bytes * nranks;
+      default -> bytes;
+    };
+  }
+
+  /** Addresses instead of data. Offsets are of the heap, or of the segment that same-process peers find in our refs. */
+  private void describe(HostWork w, long slot) {
+    int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
+    int flags = 0;
+    if (w.send != null) {
+      HostBuffer send = w.sendBuffer();
+      sendRefs[index] = send.segment();
+      control.setPlain(slot + IN_OFFSET, send.offset());
+      flags |= send.isShared() ? 0 : PRIVATE_IN;
+    }
+    if (w.recv != null) {
+      HostBuffer recv = w.recvBuffer();
+      recvRefs[index] = recv.segment();
+      control.setPlain(slot + OUT_OFFSET, recv.offset());
+      flags |= recv.isShared() ? 0 : PRIVATE_OUT;
+    }
+    control.setPlain(slot + FLAGS, flags);
+    control.setPlain(slot + SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
+    control.setPlain(slot + LONGEST, mover.longestBlock(w));
+    mover.publishBlocks(w);
+  }
+
+  private static long scalarBits(HostWork w) {
+    DeviceBuffer scalar = w.op.deviceScalar();
+    if (scalar == null) {
+      return w.type.isFloatingPoint()
+          ? Double.doubleToRawLongBits(w.op.scalar())
+          : w.op.integerScalar();
+    }
+    HostBuffer buffer = (HostBuffer) scalar;
+    return Scalars.read(buffer.segment(), buffer.offset(), w.type);
+  }
+
+  private boolean peersPosted(HostWork w) {
+    if (w.lowLatency && !reads(w)) {
+      return true;
+    }
+    long expected = word(w);
+    boolean onlyRoot = w.lowLatency && (w.kind == OpKind.BROADCAST || w.kind == OpKind.SCATTER);
+    for (int k = onlyRoot ? w.root : w.cursor; k < nranks; k++) {
+      if (k != rank) {
+        long found = control.getAcquire(slot(k, w.seq));
+        if (found != expected) {
+          if ((int) found == (int) expected) {
+            throw communicator.mismatch(w, k);
+          }
+          w.cursor = k;
+          w.blockedOn = k;
+          return false;
+        }
+      }
+      if (onlyRoot) {
+        break;
+      }
+    }
+    return true;
+  }
+
+  /** Whether this rank needs the others' data to finish a low-latency operation. */
+  private boolean reads(HostWork w) {
+    return switch (w.kind) {
+      case BROADCAST, SCATTER -> w.root != rank;
+      case REDUCE, GATHER -> w.root == rank;
+      default -> true;
+    };
+  }
+
+  /** A slot may be written again once every rank has completed the collective that used it before. */
+  private boolean refreshSafeUntil(HostWork w) {
+    int worst = Integer.MIN_VALUE;
+    for (int k = 0; k < nranks; k++) {
+      if (k == rank) {
+        continue;
+      }
+      long word = control.getAcquire(done[k]);
+      checkSignature(w, k, word);
+      int lag = (int) w.seq - (int) word;
+      if (lag > worst) {
+        worst = lag;
+        w.blockedOn = k;
+      }
+    }
+    safeUntil = w.seq + ControlBlock.OUTBOX_SLOTS - Math.max(worst, 0);
+    return safeUntil >= w.seq;
+  }
+
+  /** Finds contradictions in one-way operations, where nobody looked at this rank's slot. */
+  private void checkSignature(HostWork w, int k, long doneWord) {
+    int seq = (int) doneWord;
+    int behind = (int) (w.seq - 1) - seq;
+    if (seq != 0
+        && behind >= 0
+        && behind < SIGNATURES * DONE_INTERVAL
+        && signatures[seq / DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
+      throw communicator.mismatch(w, k);
+    }
+  }
+
+  private int complete(HostWork w) {
+    if ((w.seq & DONE_INTERVAL - 1) == 0) {
+      signatures[(int) w.seq / DONE_INTERVAL & SIGNATURES - 1] = w.signature;
+      control.setRelease(done[rank], word(w));
+    }
+    COMPLETED.setRelease(this, w.seq);
+    return Step.DONE;
+  }
+
+  // ---- low latency
+
+  private void finishLowLatency(HostWork w) {
+    switch (w.kind) {
+      case ALL_REDUCE -> foldSlots(w, 0, w.count);
+      case REDUCE -> {
+        if (w.root == rank) {
+          foldSlots(w, 0, w.count);
+        }
+      }
+      case REDUCE_SCATTER -> foldSlots(w, rank * w.count * w.type.byteSize(), w.count);
+      case BROADCAST -> copySlot(w, w.root, 0, 0);
+      case SCATTER -> copySlot(w, w.root, rank * w.count * w.type.byteSize(), 0);
+      case ALL_GATHER -> copySlots(w, 0);
+      case ALL_TO_ALL -> copySlots(w, rank * w.count * w.type.byteSize());
+      case GATHER -> {
+        if (w.root == rank) {
+          copySlots(w, 0);
+        }
+      }
+      default -> {}
+    }
+  }
+
+  private void copySlots(HostWork w, long from) {
+    long block = w.count * w.type.byteSize();
+    for (int k = 0; k < nranks; k++) {
+      copySlot(w, k, from, k * block);
+    }
+  }
+
+  private void copySlot(HostWork w, int k, long from, long to) {
+    HostBuffer recv = w.recvBuffer();
+    MemorySegment source = control.memory();
+    long offset = slot(k, w.seq) + Long.BYTES;
+    if (k == rank) {
+      source = w.sendBuffer().segment();
+      offset = w.sendBuffer().offset();
+    }
+    Copies.copy(
+        source, offset + from, recv.segment(), recv.offset() + to, w.count * w.type.byteSize());
+  }
+
+  private void foldSlots(HostWork w, long from, long elements) {
+    boolean scaled = payloadOffset(w) != 0;
+    for (int k = 0; k < nranks; k++) {
+      long slot = slot(k, w.seq) + Long.BYTES;
+      foldIn[k] = control.memory();
+      foldInOffset[k] = slot + payloadOffset(w) + from;
+      if (scaled) {
+        scalars[k] = k == rank ? scalarBits(w) : control.getPlain(slot);
+      }
+    }
+    HostBuffer send = w.sendBuffer();
+    foldIn[rank] = send.segment();
+    foldInOffset[rank] = send.offset() + from;
+    HostBuffer recv = w.recvBuffer();
+    foldOut[0] = recv.segment();
+    foldOutOffset[0] = recv.offset();
+    kernel(w)
+        .fold(
+            foldIn,
+            foldInOffset,
+            nranks,
+            foldOut,
+            foldOutOffset,
+            1,
+            elements,
+            scaled ? scalars : null,
+            scratch);
+  }
+
+  static FoldKernel kernel(HostWork w) {
+    DataType type = w.type;
+    return Kernels.get(type, w.op.kind());
+  }
+
+  // ---- direct and staged
+
+  private void resolve(HostWork w) {
+    int flags = 0;
+    long longest = 0;
+    for (int k = 0; k < nranks; k++) {
+      long slot = slot(k, w.seq);
+      flags |= (int) control.getPlain(slot + FLAGS);
+      longest = Math.max(longest, control.getPlain(slot + LONGEST));
+      scalars[k] = control.getPlain(slot + SCALAR);
+    }
+    w.longest = longest;
+    w.staged = flags != 0 && communicator.spansProcesses();
+    if (w.staged) {
+      w.pieceLength = mover.pieceLength(w);
+    }
+    for (int k = 0; k < nranks; k++) {
+      if (w.staged) {
+        in[k] = communicator.heapOf(k);
+        inOffset[k] = communicator.stagingOf(k);
+        out[k] = in[k];
+        outOffset[k] = inOffset[k] + STAGING_BYTES / 2;
+      } else {
+        resolvePeer(w, k);
+      }
+    }
+    mover.checkBlocks(w);
+  }
+
+  private void resolvePeer(HostWork w, int k) {
+    long slot = slot(k, w.seq);
+    int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
+    inOffset[k] = control.getPlain(slot + IN_OFFSET);
+    outOffset[k] = control.getPlain(slot + OUT_OFFSET);
+    HostCommunicator local = communicator.local(k);
+    if (local != null) {
+      in[k] = local.collectives().sendRefs[index];
+      out[k] = local.collectives().recvRefs[index];
+    } else {
+      in[k] = communicator.heapOf(k);
+      out[k] = in[k];
+    }
+  }
+
+  private void arrive(HostWork w, int next) {
+    w.target = ++syncs;
+    w.cursor = 0;
+    w.stage = next;
+    control.setRelease(sync[rank], w.target);
+  }
+
+  private boolean allArrived(HostWork w) {
+    for (int k = w.cursor; k < nranks; k++) {
+      if (control.getAcquire(sync[k]) < w.target) {
+        w.cursor = k;
+        w.blockedOn = k;
+        return false;
+      }
+    }
+    return true;
+  }
+
+  HostCommunicator communicator() {
+    return communicator;
+  }
+}

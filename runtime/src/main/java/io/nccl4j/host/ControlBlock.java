@@ -1,0 +1,213 @@
+package io.nccl4j.host;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+
+/**
+ * The memory layout through which the ranks of a communicator talk, and nothing else. All ranks of it, in all processes,
+ * see the same bytes; each line has one writer unless noted, and lines that different ranks write are 128 bytes apart.
+ *
+ * <pre>
+ * header     magic, layout, nranks, uuid                                    creator writes once
+ *            epoch: grows whenever a rank fails, leaves or is found dead    anybody, atomically
+ * process p  robust mutex (64 B), flags: left, dead                         see DeathWatch
+ * rank r     state                                                          owner
+ *            done    [signature:32 | seq:32], every 8 collectives           owner
+ *            sync    count of barriers inside collectives, only grows       owner
+ *            outbox  16 slots of 512 B: word0 = [signature:32 | seq:32]     owner
+ *            ledger  1024 entries of 64 B                                   owner
+ * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
+ *            chunks filled                                                  i
+ *            offset and count of i's block for j in a v-form                i
+ *            ack, chunks taken                                              j
+ * </pre>
+ */
+final class ControlBlock {
+  /** Changes whenever the layout does: processes with another one refuse each other. */
+  static final long LAYOUT = 0x6e63636c346a_0001L;
+
+  static final int MAX_RANKS = 256;
+  static final int LINE = 128;
+  static final int SLOT_BYTES = 512;
+  static final int PAYLOAD = SLOT_BYTES - Long.BYTES;
+  static final int OUTBOX_SLOTS = 16;
+  static final int LANE_SLOTS = 8;
+  static final int LEDGER_ENTRIES = 1024;
+  static final int LEDGER_BYTES = 64;
+
+  private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
+
+  private static final long HEADER_BYTES = 4096;
+  private static final long EPOCH = 2 * LINE;
+  private static final long UUID_HIGH = 24;
+  private static final long UUID_LOW = 32;
+  private static final long LEFT = 64;
+  private static final long DEAD = 72;
+  private static final long DONE = LINE;
+  private static final long SYNC = 2 * LINE;
+  private static final long STAGING = 3 * LINE;
+  private static final long OUTBOX = 4 * LINE;
+  private static final long LEDGER = OUTBOX + (long) OUTBOX_SLOTS * SLOT_BYTES;
+  private static final long RANK_BYTES = LEDGER + (long) LEDGER_ENTRIES * LEDGER_BYTES;
+  private static final long LANE = 0;
+  private static final long FILLED = (long) LANE_SLOTS * SLOT_BYTES;
+  private static final long BLOCK = FILLED + LINE;
+  private static final long ACK = BLOCK + LINE;
+  private static final long PAIR_BYTES = ACK + LINE;
+
+  private final MemorySegment memory;
+  private final long base;
+  private final int nranks;
+
+  /** A view of a block that lies {@code base} bytes into {@code memory}. */
+  ControlBlock(MemorySegment memory, long base, int nranks) {
+    this.memory = memory;
+    this.base = base;
+    this.nranks = nranks;
+  }
+
+  /** Size of a block for {@code nranks} ranks. */
+  static long bytes(int nranks) {
+    return HEADER_BYTES + (long) nranks * LINE + nranks * RANK_BYTES + (long) nranks * nranks * PAIR_BYTES;
+  }
+
+  /** Fills in a new, zeroed block. */
+  void format(long uuidHigh, long uuidLow) {
+    memory.asSlice(base, bytes(nranks)).fill((byte) 0);
+    memory.set(ValueLayout.JAVA_LONG, base + 8, nranks);
+    memory.set(ValueLayout.JAVA_LONG, base + UUID_HIGH, uuidHigh);
+    memory.set(ValueLayout.JAVA_LONG, base + UUID_LOW, uuidLow);
+    setRelease(base, LAYOUT);
+  }
+
+  boolean isFormatted() {
+    return getAcquire(base) == LAYOUT && memory.get(ValueLayout.JAVA_LONG, base + 8) == nranks;
+  }
+
+  long uuidHigh() {
+    return memory.get(ValueLayout.JAVA_LONG, base + UUID_HIGH);
+  }
+
+  long uuidLow() {
+    return memory.get(ValueLayout.JAVA_LONG, base + UUID_LOW);
+  }
+
+  /** The segment all offsets of this class are offsets into. */
+  MemorySegment memory() {
+    return memory;
+  }
+
+  long getAcquire(long offset) {
+    return (long) LONG.getAcquire(memory, offset);
+  }
+
+  void setRelease(long offset, long value) {
+    LONG.setRelease(memory, offset, value);
+  }
+
+  long getPlain(long offset) {
+    return memory.get(ValueLayout.JAVA_LONG, offset);
+  }
+
+  void setPlain(long offset, long value) {
+    memory.set(ValueLayout.JAVA_LONG, offset, value);
+  }
+
+  long getOpaque(long offset) {
+    return (long) LONG.getOpaque(memory, offset);
+  }
+
+  boolean compareAndSet(long offset, long expected, long value) {
+    return LONG.compareAndSet(memory, offset, expected, value);
+  }
+
+  long epoch() {
+    return getOpaque(base + EPOCH);
+  }
+
+  void advanceEpoch() {
+    long ignored = (long) LONG.getAndAdd(memory, base + EPOCH, 1L);
+  }
+
+  MemorySegment mutex(int process) {
+    return memory.asSlice(process(process), DeathWatch.MUTEX_BYTES);
+  }
+
+  boolean hasLeft(int process) {
+    return getAcquire(process(process) + LEFT) != 0;
+  }
+
+  void setLeft(int process) {
+    setRelease(process(process) + LEFT, 1);
+  }
+
+  boolean isDead(int process) {
+    return getAcquire(process(process) + DEAD) != 0;
+  }
+
+  void setDead(int process) {
+    setRelease(process(process) + DEAD, 1);
+  }
+
+  private long process(int process) {
+    return base + HEADER_BYTES + (long) process * LINE;
+  }
+
+  private long rank(int rank) {
+    return base + HEADER_BYTES + (long) nranks * LINE + rank * RANK_BYTES;
+  }
+
+  long state(int rank) {
+    return rank(rank);
+  }
+
+  long done(int rank) {
+    return rank(rank) + DONE;
+  }
+
+  long sync(int rank) {
+    return rank(rank) + SYNC;
+  }
+
+  /** Offset, in the rank's heap, of its staging area; written before the rank is alive. */
+  long staging(int rank) {
+    return rank(rank) + STAGING;
+  }
+
+  long outbox(int rank) {
+    return rank(rank) + OUTBOX;
+  }
+
+  long ledger(int rank) {
+    return rank(rank) + LEDGER;
+  }
+
+  private long pair(int from, int to) {
+    return base
+        + HEADER_BYTES
+        + (long) nranks * LINE
+        + nranks * RANK_BYTES
+        + ((long) from * nranks + to) * PAIR_BYTES;
+  }
+
+  long lane(int from, int to) {
+    return pair(from, to) + LANE;
+  }
+
+  long filled(int from, int to) {
+    return pair(from, to) + FILLED;
+  }
+
+  long block(int from, int to) {
+    return pair(from, to) + BLOCK;
+  }
+
+  long ack(int from, int to) {
+    return pair(from, to) + ACK;
+  }
+
+  long taken(int from, int to) {
+    return pair(from, to) + ACK + Long.BYTES;
+  }
+}

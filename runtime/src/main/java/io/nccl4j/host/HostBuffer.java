@@ -1,0 +1,181 @@
+package io.nccl4j.host;
+
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Memory of a host device: a block of the heap, a caller's segment, or a slice of one of these.
+ *
+ * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices.
+ */
+final class HostBuffer implements DeviceBuffer {
+  private static final VarHandle CLOSED;
+
+  static {
+    try {
+      CLOSED = MethodHandles.lookup().findVarHandle(HostBuffer.class, "closed", boolean.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final HostDevice device;
+  private final MemorySegment segment;
+  private final long offset;
+  private final long bytes;
+  private final boolean shared;
+  private final HostBuffer root;
+  private final HostHeap.@Nullable Block block;
+  private boolean closed;
+
+  /** An allocated buffer, which owns {@code block}. */
+  HostBuffer(HostDevice device, HostHeap.Block block, boolean shared) {
+    this.device = device;
+    this.segment = block.segment();
+    this.offset = block.offset();
+    this.bytes = block.bytes();
+    this.shared = shared;
+    this.root = this;
+    this.block = block;
+  }
+
+  /** A caller's memory. */
+  HostBuffer(HostDevice device, MemorySegment segment) {
+    this.device = device;
+    this.segment = segment;
+    this.offset = 0;
+    this.bytes = segment.byteSize();
+    this.shared = false;
+    this.root = this;
+    this.block = null;
+  }
+
+  private HostBuffer(HostBuffer parent, long byteOffset, long byteSize) {
+    this.device = parent.device;
+    this.segment = parent.segment;
+    this.offset = parent.offset + byteOffset;
+    this.bytes = byteSize;
+    this.shared = parent.shared;
+    this.root = parent.root;
+    this.block = null;
+  }
+
+  /** The memory this buffer lies in, at {@link #offset()}. */
+  MemorySegment segment() {
+    return segment;
+  }
+
+  /** Where in {@link #segment()} it starts; for a {@link #isShared() shared} buffer the heap offset that peers use. */
+  long offset() {
+    return offset;
+  }
+
+  /** Whether ranks in other processes can reach it. */
+  boolean isShared() {
+    return shared;
+  }
+
+  /** The allocated or wrapped buffer this one is a part of, or this one. */
+  HostBuffer root() {
+    return root;
+  }
+
+  @Override
+  public Device device() {
+    return device;
+  }
+
+  @Override
+  public long address() {
+    return segment.address() + offset;
+  }
+
+  @Override
+  public long byteSize() {
+    return bytes;
+  }
+
+  @Override
+  public DeviceBuffer slice(long byteOffset, long byteSize) {
+    requireOpen();
+    if (byteOffset < 0 || byteSize < 0 || byteOffset > bytes - byteSize) {
+      throw new InvalidArgumentException(
+          "slice of " + byteSize + " bytes at " + byteOffset + " of a buffer of " + bytes + " bytes",
+          "slices lie inside their buffer");
+    }
+    return new HostBuffer(this, byteOffset, byteSize);
+  }
+
+  @Override
+  public void copyFrom(Object array) {
+    requireOpen();
+    MemorySegment source = heapSegment(array);
+    requireRoom(source);
+    MemorySegment.copy(source, 0, segment, offset, source.byteSize());
+  }
+
+  @Override
+  public void copyTo(Object array) {
+    requireOpen();
+    MemorySegment target = heapSegment(array);
+    requireRoom(target);
+    MemorySegment.copy(segment, offset, target, 0, target.byteSize());
+  }
+
+  private static MemorySegment heapSegment(@Nullable Object array) {
+    return switch (array) {
+      case byte[] a -> MemorySegment.ofArray(a);
+      case short[] a -> MemorySegment.ofArray(a);
+      case int[] a -> MemorySegment.ofArray(a);
+      case long[] a -> MemorySegment.ofArray(a);
+      case float[] a -> MemorySegment.ofArray(a);
+      case double[] a -> MemorySegment.ofArray(a);
+      case null -> throw new InvalidArgumentException("the array is null", "pass an array of numbers");
+      default ->
+          throw new InvalidArgumentException(
+              "cannot copy a " + array.getClass().getTypeName(),
+              "pass a byte[], short[], int[], long[], float[] or double[]");
+    };
+  }
+
+  private void requireRoom(MemorySegment array) {
+    if (array.byteSize() > bytes) {
+      throw new InvalidArgumentException(
+          "the array has " + array.byteSize() + " bytes, the buffer " + bytes, "use a smaller array or a larger buffer");
+    }
+  }
+
+  void requireOpen() {
+    if (isClosed()) {
+      throw new InvalidUsageException("the buffer is closed", "keep buffers open until their last use");
+    }
+  }
+
+  @Override
+  public boolean isClosed() {
+    return (boolean) CLOSED.getOpaque(this) || (boolean) CLOSED.getOpaque(root);
+  }
+
+  @Override
+  public void close() {
+    if ((boolean) CLOSED.getOpaque(this)) {
+      return;
+    }
+    if (root == this) {
+      String user = HostProcess.self().userOf(this);
+      if (user != null) {
+        throw new InvalidUsageException(
+            "the buffer is in use by " + user, "synchronize the stream before closing the buffer");
+      }
+    }
+    if (CLOSED.compareAndSet(this, false, true) && block != null) {
+      HostProcess.self().heap().free(block, HostProcess.self().quarantineOf(this));
+    }
+  }
+}

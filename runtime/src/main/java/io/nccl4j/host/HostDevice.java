@@ -1,0 +1,99 @@
+package io.nccl4j.host;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** One of the virtual devices of this machine. There is one object per ordinal. */
+final class HostDevice implements Device {
+  private final int ordinal;
+
+  HostDevice(int ordinal) {
+    this.ordinal = ordinal;
+  }
+
+  @Override
+  public Backend backend() {
+    return Backend.HOST;
+  }
+
+  @Override
+  public int ordinal() {
+    return ordinal;
+  }
+
+  @Override
+  public String name() {
+    return Machine.processorName();
+  }
+
+  @Override
+  public DeviceBuffer allocate(long bytes) {
+    requireSize(bytes);
+    HostHeap heap = HostProcess.self().heap();
+    return new HostBuffer(this, heap.allocate(bytes), heap.isShareable());
+  }
+
+  @Override
+  public DeviceBuffer wrap(@Nullable MemorySegment segment) {
+    if (segment == null) {
+      throw new InvalidArgumentException("the segment is null", "pass native memory");
+    }
+    if (!segment.isNative()) {
+      throw new InvalidArgumentException(
+          "the segment lies in the Java heap", "allocate it from an arena, or use a buffer and copyFrom");
+    }
+    if (segment.isReadOnly()) {
+      throw new InvalidArgumentException("the segment is read-only", "pass a writable segment");
+    }
+    if (!segment.scope().isAlive()) {
+      throw new InvalidUsageException("the segment's arena is closed", "keep it open until the operations are complete");
+    }
+    if (!segment.isAccessibleBy(new Thread(() -> {}))) {
+      throw new InvalidArgumentException(
+          "the segment is confined to one thread",
+          "allocate it from Arena.ofShared(), Arena.ofAuto() or Arena.global(): other threads move the data");
+    }
+    return new HostBuffer(this, segment);
+  }
+
+  @Override
+  public DeviceBuffer wrap(long devicePointer, long bytes) {
+    throw new InvalidUsageException(
+        "a raw address cannot be checked on the host backend", "wrap a MemorySegment, or allocate a buffer");
+  }
+
+  @Override
+  public PinnedBuffer allocatePinned(long bytes) {
+    requireSize(bytes);
+    return new HostPinnedBuffer(bytes);
+  }
+
+  @Override
+  public Stream newStream() {
+    return HostStream.open(this);
+  }
+
+  @Override
+  public Event newEvent() {
+    return new HostEvent(this);
+  }
+
+  private static void requireSize(long bytes) {
+    if (bytes < 0) {
+      throw new InvalidArgumentException("cannot allocate " + bytes + " bytes", "pass a size of 0 or more");
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "host device " + ordinal;
+  }
+}

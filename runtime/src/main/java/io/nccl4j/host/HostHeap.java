@@ -1,0 +1,239 @@
+package io.nccl4j.host;
+
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.LibcException;
+import io.nccl4j.memory.RangeAllocator;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.BooleanSupplier;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * All memory that this process's ranks share with others: one sparse memfd that every peer maps once, or, where native
+ * calls are not allowed, one arena per block, which only threads of this process can share.
+ *
+ * <p>Pages are reserved with fallocate(2) when a block is allocated, because touching an unbacked page of a full file
+ * kills with SIGBUS; granules without blocks are given back to the system at once. Freeing may be put off until no rank
+ * can touch the block any more. Thread-safe; the file and its mapping live as long as the process.
+ */
+final class HostHeap {
+  private static final Logger LOG = LogManager.getLogger(HostHeap.class);
+  private static final long GRANULE = 2 << 20;
+  private static final long PAGE = 4096;
+  private static final int SKEWS = 61;
+
+  private final int fd;
+  private final long size;
+  private final @Nullable MemorySegment mapping;
+  private final @Nullable RangeAllocator ranges;
+  private final int[] blocksInGranule;
+  private final List<Deferred> deferred = new ArrayList<>();
+  private long allocatedBytes;
+
+  /**
+   * A piece of the heap: {@code bytes} bytes at {@code offset} of {@code segment}.
+   *
+   * @param segment the whole mapping, or this block's own
+   * @param offset within {@code segment}; for a shared heap also the offset that other processes use
+   * @param reserved bytes taken from the heap, at least {@code bytes}
+   * @param arena closes a block that has memory of its own; null for a shared heap
+   */
+  record Block(MemorySegment segment, long offset, long bytes, long reserved, @Nullable Arena arena) {}
+
+  private record Deferred(Runnable action, BooleanSupplier safe) {}
+
+  private HostHeap(int fd, long size, @Nullable MemorySegment mapping) {
+    this.fd = fd;
+    this.size = size;
+    this.mapping = mapping;
+    this.blocksInGranule = new int[(int) (size / GRANULE)];
+    // Heaps are mapped at aligned addresses. Starting at a random granule keeps equal blocks of different processes from
+    // lying a multiple of 256 MiB apart, where some processors' way predictors make every access miss.
+    long start = GRANULE * (1 + ThreadLocalRandom.current().nextInt(SKEWS));
+    this.ranges = mapping == null ? null : new RangeAllocator(start, size);
+  }
+
+  /** The heap of this process: shareable where libc can be called, otherwise for threads only. */
+  static HostHeap create() {
+    if (!Libc.isAvailable()) {
+      LOG.debug("ranks of other processes cannot be reached: {}", Libc.unavailableReason());
+      return new HostHeap(-1, 0, null);
+    }
+    long size = 2 * physicalMemory() / GRANULE * GRANULE;
+    int fd = Libc.memfdCreate("nccl4j-heap", Libc.MFD_CLOEXEC | Libc.MFD_ALLOW_SEALING);
+    try {
+      Libc.ftruncate(fd, size);
+      Libc.addSeals(fd, Libc.F_SEAL_SHRINK | Libc.F_SEAL_GROW | Libc.F_SEAL_SEAL);
+      return new HostHeap(fd, size, map(fd, size));
+    } catch (LibcException e) {
+      Libc.close(fd);
+      throw new SystemErrorException(
+              "cannot create the shared heap of " + (size >> 20) + " MiB: " + e.getMessage(),
+              "check ulimit -v and the container's limits")
+          .causedBy(e);
+    }
+  }
+
+  /** Maps a heap file of {@code bytes} bytes, this process's or a peer's. */
+  static MemorySegment map(int fd, long bytes) {
+    return Libc.mmap(
+        bytes, Libc.PROT_READ | Libc.PROT_WRITE, Libc.MAP_SHARED | Libc.MAP_NORESERVE, fd, 0);
+  }
+
+  private static long physicalMemory() {
+    try {
+      for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
+        if (line.startsWith("MemTotal:")) {
+          return Long.parseLong(line.replaceAll("\\D", "")) << 10;
+        }
+      }
+    } catch (IOException e) {
+      LOG.debug("/proc/meminfo cannot be read, assuming 16 GiB", e);
+    }
+    return 16L << 30;
+  }
+
+  /** Whether other processes can map it. */
+  boolean isShareable() {
+    return mapping != null;
+  }
+
+  /** The file, owned by this heap; −1 if it is not shareable. */
+  int fd() {
+    return fd;
+  }
+
+  /** The whole heap in this address space; it must be shareable. */
+  MemorySegment mapping() {
+    return java.util.Objects.requireNonNull(mapping);
+  }
+
+  /** Size of the address range in bytes; memory is taken only for blocks. */
+  long size() {
+    return size;
+  }
+
+  /** Bytes in blocks that were not freed. */
+  synchronized long allocatedBytes() {
+    sweep();
+    return allocatedBytes;
+  }
+
+  /**
+   * Allocates a block that starts at a multiple of 4096 bytes.
+   *
+   * @throws SystemErrorException if the memory is not there
+   */
+  synchronized Block allocate(long bytes) {
+    sweep();
+    if (ranges == null || mapping == null) {
+      return allocateArena(bytes);
+    }
+    // A granule between large blocks breaks up power-of-two distances, see the constructor.
+    long reserved = bytes < GRANULE ? Math.max(PAGE, roundUp(bytes, PAGE)) : roundUp(bytes, GRANULE) + GRANULE;
+    long offset = reserved < 0 ? -1 : ranges.allocate(reserved, bytes < GRANULE ? PAGE : GRANULE);
+    if (offset < 0) {
+      throw new SystemErrorException(
+          "cannot allocate " + bytes + " bytes: the heap of " + (size >> 20) + " MiB has "
+              + (ranges.freeBytes() >> 20) + " MiB left, perhaps not in one piece",
+          "free buffers, or use less than twice the machine's memory");
+    }
+    try {
+      commit(offset, bytes);
+    } catch (LibcException e) {
+      ranges.free(offset, reserved);
+      throw new SystemErrorException(
+              "cannot allocate " + bytes + " bytes of shared memory: " + e.getMessage(),
+              "free memory, or raise the container's memory limit")
+          .causedBy(e);
+    }
+    allocatedBytes += bytes;
+    if (bytes >= GRANULE) {
+      int ignoredWhereUnsupported =
+          Libc.madvise(mapping.asSlice(offset, bytes / GRANULE * GRANULE), Libc.MADV_COLLAPSE);
+      LOG.trace("collapse of {} bytes: {}", bytes, ignoredWhereUnsupported);
+    }
+    return new Block(mapping, offset, bytes, reserved, null);
+  }
+
+  private Block allocateArena(long bytes) {
+    Arena arena = Arena.ofShared();
+    try {
+      Block block = new Block(arena.allocate(bytes, PAGE), 0, bytes, bytes, arena);
+      allocatedBytes += bytes;
+      return block;
+    } catch (OutOfMemoryError e) {
+      arena.close();
+      throw new SystemErrorException("cannot allocate " + bytes + " bytes: " + e.getMessage(), "free memory")
+          .causedBy(e);
+    }
+  }
+
+  private void commit(long offset, long bytes) {
+    long first = offset / GRANULE;
+    long last = (offset + Math.max(bytes, 1) - 1) / GRANULE;
+    for (long g = first; g <= last; g++) {
+      if (blocksInGranule[(int) g]++ == 0) {
+        try {
+          Libc.fallocate(fd, 0, g * GRANULE, GRANULE);
+        } catch (LibcException e) {
+          uncommit(first, g);
+          throw e;
+        }
+      }
+    }
+  }
+
+  private void uncommit(long first, long last) {
+    for (long g = first; g <= last; g++) {
+      if (--blocksInGranule[(int) g] == 0) {
+        Libc.fallocate(fd, Libc.FALLOC_FL_PUNCH_HOLE | Libc.FALLOC_FL_KEEP_SIZE, g * GRANULE, GRANULE);
+      }
+    }
+  }
+
+  /** Frees a block, once, now or as soon as {@code safe} says that nobody can touch it any more. */
+  void free(Block block, BooleanSupplier safe) {
+    whenSafe(safe, () -> release(block));
+  }
+
+  /** Runs {@code action} now, or at a later call of this heap when {@code safe} has become true. */
+  synchronized void whenSafe(BooleanSupplier safe, Runnable action) {
+    deferred.add(new Deferred(action, safe));
+    sweep();
+  }
+
+  private void sweep() {
+    for (Iterator<Deferred> i = deferred.iterator(); i.hasNext(); ) {
+      Deferred candidate = i.next();
+      if (candidate.safe.getAsBoolean()) {
+        i.remove();
+        candidate.action.run();
+      }
+    }
+  }
+
+  private void release(Block block) {
+    allocatedBytes -= block.bytes;
+    if (block.arena != null) {
+      block.arena.close();
+    } else if (ranges != null) {
+      uncommit(block.offset / GRANULE, (block.offset + Math.max(block.bytes, 1) - 1) / GRANULE);
+      ranges.free(block.offset, block.reserved);
+    }
+  }
+
+  private static long roundUp(long value, long unit) {
+    return value + unit - 1 & -unit;
+  }
+}

@@ -1,0 +1,43 @@
+package io.nccl4j.host;
+
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.PinnedBuffer;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/** Host memory beside a host device: plain native memory, since the device is the host. It owns its arena. */
+final class HostPinnedBuffer implements PinnedBuffer {
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment segment;
+
+  HostPinnedBuffer(long bytes) {
+    segment = arena.allocate(bytes, 64);
+  }
+
+  @Override
+  public MemorySegment segment() {
+    return segment;
+  }
+
+  @Override
+  public long byteSize() {
+    return segment.byteSize();
+  }
+
+  boolean isClosed() {
+    return !arena.scope().isAlive();
+  }
+
+  @Override
+  public void close() {
+    if (isClosed()) {
+      return;
+    }
+    String user = HostProcess.self().userOf(this);
+    if (user != null) {
+      throw new InvalidUsageException(
+          "the pinned buffer is in use by " + user, "synchronize the stream before closing the buffer");
+    }
+    arena.close();
+  }
+}

@@ -1,0 +1,150 @@
+package io.nccl4j.host;
+
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.bindings.Libc;
+import java.lang.foreign.MemorySegment;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
+import java.util.function.IntSupplier;
+import org.jspecify.annotations.Nullable;
+
+/** What all ranks of this process share: its heap, its mappings of peers' heaps, and who uses which buffer. Thread-safe. */
+final class HostProcess {
+  private static final class Holder {
+    static final HostProcess SELF = new HostProcess();
+  }
+
+  /** A peer's heap in this address space, shared by all communicators with that peer. */
+  private static final class PeerHeap {
+    final MemorySegment mapping;
+    int users;
+
+    PeerHeap(MemorySegment mapping) {
+      this.mapping = mapping;
+    }
+  }
+
+  private final UUID id = UUID.randomUUID();
+  private final HostHeap heap = HostHeap.create();
+  private final Map<UUID, PeerHeap> peers = new HashMap<>();
+  private final Map<Long, HostHeap.Block> blocks = new ConcurrentHashMap<>();
+  private final AtomicLong handles = new AtomicLong();
+  private final List<HostCommunicator> communicators = new CopyOnWriteArrayList<>();
+  private final Map<HostBuffer, Set<HostCommunicator>> quarantine = new IdentityHashMap<>();
+
+  private HostProcess() {}
+
+  static HostProcess self() {
+    return Holder.SELF;
+  }
+
+  /** Names this process to others; random. */
+  UUID id() {
+    return id;
+  }
+
+  HostHeap heap() {
+    return heap;
+  }
+
+  /** Maps a peer's heap, or counts one more user of it. */
+  synchronized MemorySegment mapPeer(UUID process, long bytes, IntSupplier fd) {
+    PeerHeap peer = peers.get(process);
+    if (peer == null) {
+      int file = fd.getAsInt();
+      try {
+        peer = new PeerHeap(HostHeap.map(file, bytes));
+      } finally {
+        Libc.close(file);
+      }
+      peers.put(process, peer);
+    }
+    peer.users++;
+    return peer.mapping;
+  }
+
+  /** One user less; the last one unmaps. */
+  synchronized void unmapPeer(UUID process) {
+    PeerHeap peer = peers.get(process);
+    if (peer == null) {
+      throw new InternalErrorException("a peer's heap was released twice", "please report this");
+    }
+    if (--peer.users == 0) {
+      peers.remove(process);
+      Libc.munmap(peer.mapping);
+    }
+  }
+
+  /** A number by which ranks find a control block: its heap offset, or for threads only any unused number. */
+  long publish(HostHeap.Block block) {
+    long handle = heap.isShareable() ? block.offset() : handles.incrementAndGet();
+    blocks.put(handle, block);
+    return handle;
+  }
+
+  /** A control block of this process; null if there is none. */
+  HostHeap.@Nullable Block published(long handle) {
+    return blocks.get(handle);
+  }
+
+  void unpublish(long handle) {
+    blocks.remove(handle);
+  }
+
+  void add(HostCommunicator communicator) {
+    communicators.add(communicator);
+    Progress.setRanks(mostRanks());
+  }
+
+  void remove(HostCommunicator communicator) {
+    communicators.remove(communicator);
+    Progress.setRanks(mostRanks());
+  }
+
+  private int mostRanks() {
+    return communicators.stream().mapToInt(HostCommunicator::nranks).max().orElse(1);
+  }
+
+  /** What unfinished work uses a buffer, in words; null if none does. */
+  @Nullable String userOf(Object buffer) {
+    for (HostCommunicator communicator : communicators) {
+      HostWork work = communicator.userOf(buffer);
+      if (work != null) {
+        return work.describe();
+      }
+    }
+    for (HostStream stream : Progress.streams()) {
+      if (stream.uses(buffer)) {
+        return "a copy or fill";
+      }
+    }
+    return null;
+  }
+
+  /** Notes that ranks of a failed communicator may still read or write a buffer. */
+  void quarantine(HostBuffer root, HostCommunicator communicator) {
+    synchronized (quarantine) {
+      quarantine.computeIfAbsent(root, ignored -> new HashSet<>()).add(communicator);
+    }
+  }
+
+  /** When the memory of a buffer may be used for something else. */
+  BooleanSupplier quarantineOf(HostBuffer root) {
+    Set<HostCommunicator> involved;
+    synchronized (quarantine) {
+      involved = quarantine.remove(root);
+    }
+    return involved == null
+        ? () -> true
+        : () -> involved.stream().allMatch(HostCommunicator::peersAreQuiet);
+  }
+}

@@ -1,0 +1,516 @@
+package io.nccl4j.host;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PinnedBuffer;
+import io.nccl4j.host.kernel.Copies;
+import io.nccl4j.spi.EngineStream;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A ring of tasks. The submitting thread fills in the entry at the tail and releases the tail; whoever owns the stream, by
+ * one compare-and-set, takes steps at the head. Ownership may change between any two steps, since all progress is in the
+ * tasks.
+ */
+final class HostStream implements EngineStream<HostWork> {
+  private static final int CAPACITY = 1024;
+
+  // Places in `cells`, 128 bytes apart because different threads write them.
+  private static final int TAIL = 16;
+  private static final int HEAD = 32;
+  private static final int OWNER = 48;
+  private static final int WANTED = 64;
+  private static final int CELLS = 80;
+  private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
+
+  private final HostDevice device;
+  private final long[] cells = new long[CELLS];
+  private final StreamTask[] ring = new StreamTask[CAPACITY];
+  private long next;
+  private @Nullable HostWork first;
+  private @Nullable HostWork last;
+  private @Nullable Thread submitter;
+  private volatile @Nullable NcclException error;
+  private volatile boolean closed;
+
+  private HostStream(HostDevice device) {
+    this.device = device;
+    for (int i = 0; i < CAPACITY; i++) {
+      ring[i] = new StreamTask();
+    }
+  }
+
+  static HostStream open(HostDevice device) {
+    HostStream stream = new HostStream(device);
+    Progress.add(stream);
+    return stream;
+  }
+
+  // ---- submitting
+
+  @Override
+  public Device device() {
+    return device;
+  }
+
+  @Override
+  public void awaitRoom() {
+    requireUsable();
+    if (next - head() >= CAPACITY) {
+      Progress.drive(this, next - CAPACITY + 1, Long.MAX_VALUE);
+      throwIfFailed();
+    }
+  }
+
+  @Override
+  public void append(HostWork work) {
+    if (first == null) {
+      first = work;
+    } else {
+      java.util.Objects.requireNonNull(last).next = work;
+    }
+    last = work;
+  }
+
+  @Override
+  public boolean hasAppended() {
+    return first != null;
+  }
+
+  @Override
+  public void publish() {
+    StreamTask task = ring[(int) next & CAPACITY - 1];
+    task.kind = StreamTask.WORKS;
+    task.works = first;
+    first = null;
+    last = null;
+    release();
+  }
+
+  private void release() {
+    Thread me = Thread.currentThread();
+    if (submitter != me) {
+      submitter = me;
+    }
+    CELL.setRelease(cells, TAIL, ++next);
+  }
+
+  @Override
+  public void copy(DeviceBuffer target, DeviceBuffer source) {
+    HostBuffer to = host(target, "target");
+    HostBuffer from = host(source, "source");
+    long s = from.address();
+    long t = to.address();
+    if (s != t && s < t + from.byteSize() && t < s + from.byteSize()) {
+      throw new InvalidArgumentException("copy: source and target overlap", "copy between separate ranges");
+    }
+    copy(to, to.segment(), to.offset(), to.byteSize(), from, from.segment(), from.offset(), from.byteSize());
+  }
+
+  @Override
+  public void copy(DeviceBuffer target, PinnedBuffer source) {
+    HostBuffer to = host(target, "target");
+    HostPinnedBuffer from = pinned(source, "source");
+    copy(to, to.segment(), to.offset(), to.byteSize(), from, from.segment(), 0, from.byteSize());
+  }
+
+  @Override
+  public void copy(PinnedBuffer target, DeviceBuffer source) {
+    HostPinnedBuffer to = pinned(target, "target");
+    HostBuffer from = host(source, "source");
+    copy(to, to.segment(), 0, to.byteSize(), from, from.segment(), from.offset(), from.byteSize());
+  }
+
+  private void copy(
+      Object targetOwner,
+      MemorySegment target,
+      long targetOffset,
+      long room,
+      Object sourceOwner,
+      MemorySegment source,
+      long sourceOffset,
+      long bytes) {
+    if (room < bytes) {
+      throw new InvalidArgumentException(
+          "copy: the target has " + room + " bytes, the source " + bytes, "copy a slice of the source");
+    }
+    StreamTask task = nextTask(StreamTask.COPY);
+    task.source = source;
+    task.sourceOffset = sourceOffset;
+    task.target = target;
+    task.targetOffset = targetOffset;
+    task.bytes = bytes;
+    task.sourceOwner = sourceOwner;
+    task.targetOwner = targetOwner;
+    release();
+  }
+
+  @Override
+  public void fill(DeviceBuffer target, byte value) {
+    HostBuffer to = host(target, "target");
+    StreamTask task = nextTask(StreamTask.FILL);
+    task.target = to.segment();
+    task.targetOffset = to.offset();
+    task.bytes = to.byteSize();
+    task.value = value;
+    task.targetOwner = to;
+    release();
+  }
+
+  @Override
+  public void record(Event event) {
+    HostEvent own = host(event);
+    StreamTask task = nextTask(StreamTask.RECORD);
+    task.event = own;
+    task.generation = own.issue(this, next + 1);
+    release();
+  }
+
+  @Override
+  public void waitFor(Event event) {
+    HostEvent other = host(event);
+    if (other.isComplete() && other.failure() == null) {
+      requireUsable();
+      return;
+    }
+    StreamTask task = nextTask(StreamTask.WAIT);
+    task.event = other;
+    task.generation = other.issued();
+    release();
+  }
+
+  private StreamTask nextTask(int kind) {
+    awaitRoom();
+    StreamTask task = ring[(int) next & CAPACITY - 1];
+    task.kind = kind;
+    return task;
+  }
+
+  private static HostBuffer host(@Nullable DeviceBuffer buffer, String name) {
+    if (!(buffer instanceof HostBuffer own)) {
+      throw new InvalidArgumentException(
+          "the " + name + " buffer is " + (buffer == null ? "null" : "not on a host device"),
+          "pass a buffer of this stream's backend");
+    }
+    own.requireOpen();
+    return own;
+  }
+
+  private static HostPinnedBuffer pinned(@Nullable PinnedBuffer buffer, String name) {
+    if (!(buffer instanceof HostPinnedBuffer own)) {
+      throw new InvalidArgumentException(
+          "the pinned " + name + " buffer is " + (buffer == null ? "null" : "not of a host device"),
+          "pass a buffer of this stream's backend");
+    }
+    if (own.isClosed()) {
+      throw new InvalidUsageException("the pinned " + name + " buffer is closed", "keep it open until its last use");
+    }
+    return own;
+  }
+
+  private static HostEvent host(@Nullable Event event) {
+    if (!(event instanceof HostEvent own)) {
+      throw new InvalidArgumentException(
+          "the event is " + (event == null ? "null" : "not of a host device"), "pass an event of this stream's backend");
+    }
+    own.requireOpen();
+    return own;
+  }
+
+  // ---- waiting
+
+  @Override
+  public boolean query() {
+    requireUsable();
+    Progress.poke(this);
+    throwIfFailed();
+    return head() == tail();
+  }
+
+  @Override
+  public void synchronize() {
+    requireUsable();
+    Progress.drive(this, next, Long.MAX_VALUE);
+    throwIfFailed();
+  }
+
+  @Override
+  public void synchronize(Duration timeout) {
+    if (timeout == null || timeout.isNegative()) {
+      throw new InvalidArgumentException("the timeout is " + timeout, "pass a duration of 0 or more");
+    }
+    requireUsable();
+    long nanos = timeout.compareTo(Duration.ofNanos(Long.MAX_VALUE)) >= 0 ? Long.MAX_VALUE : timeout.toNanos();
+    boolean done = Progress.drive(this, next, nanos);
+    throwIfFailed();
+    if (!done) {
+      throw new DeadlineException(
+          "not complete after " + timeout.toMillis() + " ms: " + describeHead(),
+          "the work stays queued: synchronize again, or abort its communicator");
+    }
+  }
+
+  @Override
+  public void close() {
+    if (closed) {
+      return;
+    }
+    Progress.drive(this, next, Long.MAX_VALUE);
+    closed = true;
+    Progress.remove(this);
+  }
+
+  boolean isClosed() {
+    return closed;
+  }
+
+  private void requireUsable() {
+    if (closed) {
+      throw new InvalidUsageException("the stream is closed", "create a new one with device.newStream()");
+    }
+    throwIfFailed();
+  }
+
+  private void throwIfFailed() {
+    NcclException failure = error;
+    if (failure != null) {
+      throw failure;
+    }
+  }
+
+  // ---- driving
+
+  long head() {
+    return (long) CELL.getAcquire(cells, HEAD);
+  }
+
+  long tail() {
+    return (long) CELL.getAcquire(cells, TAIL);
+  }
+
+  boolean hasPending() {
+    return head() != tail();
+  }
+
+  boolean isSubmittedBy(Thread thread) {
+    return submitter == thread;
+  }
+
+  boolean tryOwn() {
+    return (long) CELL.getOpaque(cells, OWNER) == 0 && CELL.compareAndSet(cells, OWNER, 0L, 1L);
+  }
+
+  void disown() {
+    CELL.setRelease(cells, OWNER, 0L);
+  }
+
+  boolean isOwned() {
+    return (long) CELL.getOpaque(cells, OWNER) != 0;
+  }
+
+  /** Asks the owner to leave after its current step. */
+  void want() {
+    CELL.setOpaque(cells, WANTED, 1L);
+  }
+
+  boolean takeWanted() {
+    if ((long) CELL.getOpaque(cells, WANTED) == 0) {
+      return false;
+    }
+    CELL.setOpaque(cells, WANTED, 0L);
+    return true;
+  }
+
+  /** Takes steps until everything before {@code target} is done or something must wait. The caller owns the stream. */
+  int run(long target) {
+    long head = (long) CELL.get(cells, HEAD);
+    while (head < target) {
+      StreamTask task = ring[(int) head & CAPACITY - 1];
+      int result = task.kind == StreamTask.WORKS ? stepWorks(task) : stepOther(task);
+      if (result != Step.DONE) {
+        return result;
+      }
+      task.clear();
+      CELL.setRelease(cells, HEAD, ++head);
+    }
+    return Step.DONE;
+  }
+
+  private int stepWorks(StreamTask task) {
+    HostWork work = java.util.Objects.requireNonNull(task.works);
+    if (work.next == null) {
+      int result = step(work);
+      if (result == Step.DONE) {
+        work.free();
+      }
+      return result;
+    }
+    HostWork previous = null;
+    int result = Step.BLOCKED;
+    while (work != null) {
+      HostWork following = (HostWork) work.next;
+      int one = step(work);
+      if (one == Step.DONE) {
+        if (previous == null) {
+          task.works = following;
+        } else {
+          previous.next = following;
+        }
+        work.free();
+        result = Step.MOVED;
+      } else {
+        previous = work;
+        result = result == Step.MOVED ? result : one == Step.BLOCKED ? result : one;
+      }
+      work = following;
+    }
+    return task.works == null ? Step.DONE : result;
+  }
+
+  private int step(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    if (error == null && communicator.isHealthy()) {
+      try {
+        int result =
+            work.isCollective() ? communicator.collectives().step(work) : communicator.lanes().step(work);
+        if (result == Step.DONE) {
+          communicator.completed(work);
+        }
+        return result;
+      } catch (NcclException e) {
+        communicator.fail(e);
+      } catch (IllegalStateException e) {
+        communicator.fail(
+            new InvalidUsageException(
+                    work.describe() + ": memory was closed while it was in use: " + e.getMessage(),
+                    "keep wrapped segments open until the operation is complete")
+                .causedBy(e));
+      } catch (RuntimeException | Error e) {
+        communicator.fail(
+            new InternalErrorException(work.describe() + " failed: " + e, "please report this").causedBy(e));
+      }
+    }
+    drop(work);
+    return Step.DONE;
+  }
+
+  private void drop(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    NcclException earlier = error;
+    if (communicator.isHealthy() && earlier != null) {
+      communicator.fail(
+          new AbortedException(
+              work.describe() + " was dropped, because an earlier work of its stream failed: " + earlier.getMessage(),
+              "create a new communicator and stream"));
+    }
+    if (earlier == null) {
+      error = communicator.failure().orElse(null);
+    }
+    communicator.dropped(work);
+  }
+
+  private int stepOther(StreamTask task) {
+    HostEvent event = task.event;
+    try {
+      switch (task.kind) {
+        case StreamTask.COPY -> {
+          if (error == null) {
+            Copies.copy(task.source, task.sourceOffset, task.target, task.targetOffset, task.bytes);
+          }
+        }
+        case StreamTask.FILL -> {
+          if (error == null) {
+            Copies.fill(task.target, task.targetOffset, task.bytes, task.value);
+          }
+        }
+        case StreamTask.RECORD -> java.util.Objects.requireNonNull(event).complete(task.generation, error);
+        default -> {
+          if (!java.util.Objects.requireNonNull(event).isComplete(task.generation)) {
+            return Step.DEPENDS;
+          }
+          if (error == null) {
+            error = event.failure();
+          }
+        }
+      }
+    } catch (IllegalStateException e) {
+      error =
+          new InvalidUsageException(
+                      "memory was closed while a copy or fill used it: " + e.getMessage(),
+                      "keep wrapped segments open until the stream is synchronized")
+                  .causedBy(e);
+    }
+    return Step.DONE;
+  }
+
+  // ---- slow paths, by the owner
+
+  /** Looks whether a rank that the head waits for has failed or left. */
+  void checkFaults() {
+    StreamTask task = headTask();
+    for (HostWork work = task == null ? null : task.works; work != null; work = (HostWork) work.next) {
+      work.communicator.checkFaults(work);
+    }
+  }
+
+  /** Notes since when the head waits, and fails it when its deadline has passed. */
+  void checkDeadline(long now) {
+    StreamTask task = headTask();
+    for (HostWork work = task == null ? null : task.works; work != null; work = (HostWork) work.next) {
+      work.communicator.checkDeadline(work, now);
+    }
+  }
+
+  private @Nullable StreamTask headTask() {
+    long head = head();
+    if (head == tail()) {
+      return null;
+    }
+    StreamTask task = ring[(int) head & CAPACITY - 1];
+    return task.kind == StreamTask.WORKS ? task : null;
+  }
+
+  /** For messages; may be out of date when another thread drives. */
+  String describeHead() {
+    long head = head();
+    if (head == tail()) {
+      return "nothing is queued";
+    }
+    StreamTask task = ring[(int) head & CAPACITY - 1];
+    HostWork work = task.works;
+    if (work == null) {
+      return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";
+    }
+    return work.describe() + " is waiting for " + work.communicator.describeMissing(work);
+  }
+
+  /** Whether an unfinished copy or fill uses the buffer. */
+  boolean uses(Object buffer) {
+    for (long i = head(); i < tail(); i++) {
+      StreamTask task = ring[(int) i & CAPACITY - 1];
+      if (isPart(task.sourceOwner, buffer) || isPart(task.targetOwner, buffer)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static boolean isPart(@Nullable Object owner, Object buffer) {
+    return owner == buffer || owner instanceof HostBuffer part && part.root() == buffer;
+  }
+
+  HostDevice hostDevice() {
+    return device;
+  }
+}

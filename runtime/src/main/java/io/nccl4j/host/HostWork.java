@@ -1,0 +1,97 @@
+package io.nccl4j.host;
+
+import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Work;
+
+/**
+ * A work of the host engine: the operation and how far it has got. All progress lies here, so that any thread may take the
+ * next step.
+ */
+final class HostWork extends Work {
+  static final int QUEUED = 0;
+  static final int POSTED = 1;
+  static final int COPY_IN = 2;
+  static final int ENTER = 3;
+  static final int MOVE = 4;
+  static final int LEAVE = 5;
+  static final int COPY_OUT = 6;
+
+  /** Set once, before the first use. */
+  HostCommunicator communicator;
+
+  /** One of the constants above. */
+  int stage;
+
+  /** The next peer to look at while waiting. */
+  int cursor;
+
+  /** The rank that a blocked work waits for. */
+  int blockedOn;
+
+  /** A rank that was seen to have left while this work waited for it; −1 if none was. */
+  int seenLeaving;
+
+  /** Whether the data travels in the outbox itself. */
+  boolean lowLatency;
+
+  /** Whether the data goes through the staging areas, piece by piece. */
+  boolean staged;
+
+  /** First element of the current piece; 0 unless staged. */
+  long piece;
+
+  /** Elements of a piece per block; {@link Long#MAX_VALUE} unless staged. */
+  long pieceLength;
+
+  /** Elements of the largest block of any rank. */
+  long longest;
+
+  /** What of the current piece was moved: number of the block, and bytes or elements in it. */
+  int item;
+
+  long position;
+
+  /** Barrier count to wait for; for a lane the chunk. */
+  long target;
+
+  /** Clock, in ns, when this work first turned slow; 0 before. */
+  long slowSince;
+
+  /** Its ledger entry's offset in the control block. */
+  long ledger;
+
+  void reset() {
+    stage = QUEUED;
+    cursor = 0;
+    blockedOn = -1;
+    seenLeaving = -1;
+    staged = false;
+    piece = 0;
+    pieceLength = Long.MAX_VALUE;
+    item = 0;
+    position = 0;
+    target = 0;
+    slowSince = 0;
+  }
+
+  HostBuffer sendBuffer() {
+    return (HostBuffer) java.util.Objects.requireNonNull(send);
+  }
+
+  HostBuffer recvBuffer() {
+    return (HostBuffer) java.util.Objects.requireNonNull(recv);
+  }
+
+  boolean isRootOrUnrooted() {
+    return !kind.isRooted() || root == communicator.rank();
+  }
+
+  /** How messages name it. */
+  String describe() {
+    return Ledger.describe(code(), count) + " #" + seq + " of communicator " + communicator.name();
+  }
+
+  boolean isCollective() {
+    return kind != OpKind.SEND && kind != OpKind.RECV;
+  }
+}

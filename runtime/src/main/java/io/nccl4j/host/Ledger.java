@@ -1,0 +1,132 @@
+package io.nccl4j.host;
+
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.schedule.OpKind;
+
+/**
+ * What each rank of a communicator has called, the last {@value ControlBlock#LEDGER_ENTRIES} operations, readable by every
+ * other rank even after the writer's death. Entries are written at submission by their owner and read only to explain, so a
+ * reader checks the sequence number after reading.
+ */
+final class Ledger {
+  private static final long SEQ = 0;
+  private static final long CODE = 8;
+  private static final long COUNT = 16;
+  private static final long STATE = 24;
+  private static final long SLOW_SINCE = 32;
+  private static final long ISSUED = 1;
+  private static final long DONE = 2;
+  private static final long FAILED = 3;
+
+  private final ControlBlock control;
+  private final long own;
+  private long written;
+
+  Ledger(ControlBlock control, int rank) {
+    this.control = control;
+    this.own = control.ledger(rank);
+  }
+
+  /** Notes a submitted work; by the submitting thread. */
+  void issue(HostWork work) {
+    long entry =
+        own + (written++ & ControlBlock.LEDGER_ENTRIES - 1) * ControlBlock.LEDGER_BYTES;
+    control.setPlain(entry + CODE, work.code());
+    control.setPlain(entry + COUNT, work.count);
+    control.setPlain(entry + STATE, ISSUED);
+    control.setRelease(entry + SEQ, work.seq);
+    work.ledger = entry;
+  }
+
+  void complete(HostWork work) {
+    control.setPlain(work.ledger + STATE, DONE);
+  }
+
+  void fail(HostWork work) {
+    control.setPlain(work.ledger + STATE, FAILED);
+  }
+
+  void slow(HostWork work) {
+    control.setPlain(work.ledger + SLOW_SINCE, work.slowSince);
+  }
+
+  /** The entry of a rank's collective; −1 if it is not (or no longer) there. */
+  long findCollective(int rank, long seq) {
+    for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
+      long entry = entry(rank, i);
+      if (control.getAcquire(entry + SEQ) == seq && !kind(entry).isPointToPoint()) {
+        return entry;
+      }
+    }
+    return -1;
+  }
+
+  /** The entry of a rank's send to, or receive from, a peer; −1 if it is not (or no longer) there. */
+  long findPointToPoint(int rank, OpKind kind, int peer, long seq) {
+    for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
+      long entry = entry(rank, i);
+      if (control.getAcquire(entry + SEQ) == seq && kind(entry) == kind && root(entry) == peer) {
+        return entry;
+      }
+    }
+    return -1;
+  }
+
+  /** The number of a rank's last collective; 0 if it called none. */
+  long lastCollective(int rank) {
+    long last = 0;
+    for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
+      long entry = entry(rank, i);
+      if (!kind(entry).isPointToPoint()) {
+        last = Math.max(last, control.getAcquire(entry + SEQ));
+      }
+    }
+    return last;
+  }
+
+  /** A collective's number in words. */
+  static String ordinal(long seq) {
+    return seq == 0 ? "no collective at all" : "collective #" + seq;
+  }
+
+  boolean equal(long entry, long other) {
+    return control.getPlain(entry + CODE) == control.getPlain(other + CODE)
+        && control.getPlain(entry + COUNT) == control.getPlain(other + COUNT);
+  }
+
+  String describe(long entry) {
+    return entry < 0 ? "an operation no longer recorded" : describe(control.getPlain(entry + CODE), control.getPlain(entry + COUNT));
+  }
+
+  private long entry(int rank, int index) {
+    return control.ledger(rank) + (long) index * ControlBlock.LEDGER_BYTES;
+  }
+
+  private OpKind kind(long entry) {
+    return OpKind.ofOrdinal((int) control.getPlain(entry + CODE) & 0xff);
+  }
+
+  private int root(long entry) {
+    return (int) (control.getPlain(entry + CODE) >>> 32);
+  }
+
+  /** An operation in words, for example {@code allReduce(1024 float, sum)}. */
+  static String describe(long code, long count) {
+    OpKind kind = OpKind.ofOrdinal((int) code & 0xff);
+    if (kind == OpKind.BARRIER) {
+      return "barrier()";
+    }
+    StringBuilder text = new StringBuilder(kind.label()).append('(').append(count).append(' ');
+    text.append(DataType.values()[(int) (code >>> 8) & 0xff].label());
+    if (kind.isReducing()) {
+      text.append(", ").append(ReduceOp.Kind.values()[(int) (code >>> 16) & 0xff].label());
+    }
+    if (kind.isPointToPoint()) {
+      text.append(kind == OpKind.SEND ? ", to " : ", from ").append((int) (code >>> 32));
+    } else if (kind.isRooted()) {
+      text.append(", root ").append((int) (code >>> 32));
+    }
+    return text.append(')').toString();
+  }
+}

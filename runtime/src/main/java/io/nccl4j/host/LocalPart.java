@@ -1,0 +1,123 @@
+package io.nccl4j.host;
+
+import io.nccl4j.InternalErrorException;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The part of one communicator that lies in this process: its control block as seen from here, and the local ranks, which
+ * reach each other's segments directly. Thread-safe; it lasts from the first local rank's joining to the last one's
+ * closing.
+ */
+final class LocalPart {
+  private static final Map<UUID, LocalPart> PARTS = new HashMap<>();
+
+  private final ControlBlock control;
+  private final HostCommunicator[] ranks;
+  private final int[] processOf;
+  private final ProcessGroup group;
+  private final long handle;
+  private final HostHeap.@Nullable Block block;
+  private int open;
+
+  /**
+   * A part without ranks.
+   *
+   * @param processOf for each rank the index of its process in {@code group}
+   * @param handle what the control block was published under
+   * @param block the control block's memory if this process made it, otherwise null
+   */
+  LocalPart(
+      ControlBlock control, int[] processOf, ProcessGroup group, long handle, HostHeap.@Nullable Block block) {
+    this.control = control;
+    this.ranks = new HostCommunicator[processOf.length];
+    this.processOf = processOf;
+    this.group = group;
+    this.handle = handle;
+    this.block = block;
+  }
+
+  /** The part of the communicator with this control block, made by the first local rank that comes. */
+  static LocalPart join(ControlBlock control, Supplier<LocalPart> first) {
+    synchronized (PARTS) {
+      LocalPart part = PARTS.computeIfAbsent(id(control), ignored -> first.get());
+      part.open++;
+      part.group.hold();
+      return part;
+    }
+  }
+
+  private static UUID id(ControlBlock control) {
+    return new UUID(control.uuidHigh(), control.uuidLow());
+  }
+
+  ControlBlock control() {
+    return control;
+  }
+
+  ProcessGroup group() {
+    return group;
+  }
+
+  int processOf(int rank) {
+    return processOf[rank];
+  }
+
+  int nranks() {
+    return ranks.length;
+  }
+
+  /** Whether some rank is in another process. */
+  boolean spansProcesses() {
+    for (int process : processOf) {
+      if (process != processOf[0]) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The communicator of a rank of this process; null for a rank of another one. */
+  @Nullable HostCommunicator rank(int rank) {
+    return ranks[rank];
+  }
+
+  void set(int rank, HostCommunicator communicator) {
+    ranks[rank] = communicator;
+  }
+
+  /** One rank less; the last one frees the control block once every rank has left. */
+  void leave() {
+    synchronized (PARTS) {
+      if (--open > 0) {
+        group.release();
+        return;
+      }
+      if (PARTS.remove(id(control)) != this) {
+        throw new InternalErrorException("a communicator was left twice", "please report this");
+      }
+      HostHeap.Block own = block;
+      group.release();
+      if (own != null) {
+        HostProcess.self().unpublish(handle);
+        HostProcess.self().heap().free(own, this::isOver);
+      }
+    }
+  }
+
+  private boolean isOver() {
+    for (int r = 0; r < ranks.length; r++) {
+      if (!RankState.hasLeft(control.getAcquire(control.state(r))) && !group.isDead(processOf[r])) {
+        return false;
+      }
+    }
+    return group.isOver() || !sharesBlockWithGroup();
+  }
+
+  private boolean sharesBlockWithGroup() {
+    return group.isIn(control);
+  }
+}

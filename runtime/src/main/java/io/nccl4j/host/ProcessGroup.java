@@ -1,0 +1,143 @@
+package io.nccl4j.host;
+
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The processes that a communicator and all communicators split from it live in, and who of them is dead. Deaths are
+ * noted in the first communicator's control block, which lives until every process has left.
+ *
+ * <p>Thread-safe. Each local rank of each of these communicators holds it; the last one that lets go leaves.
+ */
+final class ProcessGroup {
+  private final ControlBlock control;
+  private final UUID[] processes;
+  private final long[] pids;
+  private final int self;
+  private final @Nullable DeathWatch watch;
+  private final MemorySegment[] heaps;
+  private final List<HostCommunicator> failed = new CopyOnWriteArrayList<>();
+  private int holders;
+  private boolean held;
+  private boolean watching;
+
+  /**
+   * A group seen from one of its processes.
+   *
+   * @param processes in the order of their first ranks
+   * @param heaps their heaps, mapped; the group's from now on
+   * @param self index of this process
+   */
+  ProcessGroup(
+      ControlBlock control, UUID[] processes, long[] pids, MemorySegment[] heaps, int self, String name) {
+    this.control = control;
+    this.heaps = heaps;
+    this.processes = processes;
+    this.pids = pids;
+    this.self = self;
+    if (processes.length == 1) {
+      watch = null;
+    } else {
+      MemorySegment[] mutexes = new MemorySegment[processes.length];
+      for (int p = 0; p < mutexes.length; p++) {
+        mutexes[p] = control.mutex(p);
+      }
+      watch = new DeathWatch("nccl4j-watch-" + name, mutexes, self, control::hasLeft, this::died);
+    }
+  }
+
+  int size() {
+    return processes.length;
+  }
+
+  UUID process(int index) {
+    return processes[index];
+  }
+
+  long pid(int index) {
+    return pids[index];
+  }
+
+  long epoch() {
+    return control.epoch();
+  }
+
+  boolean isDead(int process) {
+    return control.isDead(process);
+  }
+
+  private void died(int process) {
+    control.setDead(process);
+    control.advanceEpoch();
+  }
+
+  /** Becomes visible to the other processes' watches; before a rank says that it is alive. */
+  synchronized void hold() {
+    holders++;
+    if (watch != null && !held) {
+      held = true;
+      watch.hold();
+    }
+  }
+
+  /** Starts watching; after all ranks are alive. */
+  synchronized void watch() {
+    if (watch != null && !watching) {
+      watching = true;
+      watch.watch();
+    }
+  }
+
+  /** Notes a communicator whose peers must be seen to be quiet before the mappings go. */
+  void failed(HostCommunicator communicator) {
+    failed.add(communicator);
+  }
+
+  /** Lets go; the last one leaves the group and, when nobody looks any more, unmaps the peers' heaps. */
+  synchronized void release() {
+    if (--holders > 0) {
+      return;
+    }
+    control.setLeft(self);
+    control.advanceEpoch();
+    if (watch != null) {
+      CompletableFuture<Void> ended = watch.close();
+      HostProcess.self()
+          .heap()
+          .whenSafe(
+              () -> ended.isDone() && failed.stream().allMatch(HostCommunicator::peersAreQuiet),
+              this::unmap);
+    }
+  }
+
+  private void unmap() {
+    for (int p = 0; p < processes.length; p++) {
+      if (p != self) {
+        HostProcess.self().unmapPeer(processes[p]);
+      }
+    }
+  }
+
+  MemorySegment heap(int process) {
+    return heaps[process];
+  }
+
+  /** Whether deaths are noted in this control block. */
+  boolean isIn(ControlBlock block) {
+    return block == control;
+  }
+
+  /** Whether no process can touch the group's control block any more. */
+  boolean isOver() {
+    for (int p = 0; p < processes.length; p++) {
+      if (!control.hasLeft(p) && !control.isDead(p)) {
+        return false;
+      }
+    }
+    return true;
+  }
+}

@@ -1,0 +1,261 @@
+package io.nccl4j.host;
+
+import java.util.Arrays;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * Who moves what. Any thread that waits drives the stream it waits for; when that is blocked it helps the other streams it
+ * submitted to itself, at once, and those of others when it has waited for a while. One daemon thread, the ticker, steps
+ * streams that nobody drives, so that submitted work moves even if nobody waits for it.
+ *
+ * <p>Waiting goes from polling over {@link Thread#yield} to short sleeps. The clock is read only when polling was in vain.
+ */
+final class Progress {
+  /** Polls before a wait turns slow: about 60 µs. */
+  private static final int SPINS = 2000;
+
+  /** The same when there are more ranks than processors: the peer can only run when this thread stops. */
+  private static final int SPINS_CROWDED = 20;
+
+  private static final int FAULT_INTERVAL = 64;
+  private static final long YIELD_NANOS = 1_000_000;
+  private static final long MIN_SLEEP_NANOS = 50_000;
+  private static final long MAX_SLEEP_NANOS = 1_000_000;
+  private static final long TICK_NANOS = 1_000_000;
+  private static final long IDLE_TICK_NANOS = 10_000_000;
+  private static final int TICKS_TO_IDLE = 1000;
+
+  private static final Object LOCK = new Object();
+  private static volatile HostStream[] streams = {};
+  private static volatile int spins = SPINS;
+  private static boolean tickerStarted;
+
+  private Progress() {}
+
+  static void add(HostStream stream) {
+    synchronized (LOCK) {
+      HostStream[] longer = Arrays.copyOf(streams, streams.length + 1);
+      longer[streams.length] = stream;
+      streams = longer;
+      if (!tickerStarted) {
+        tickerStarted = true;
+        Thread.ofPlatform().daemon().name("nccl4j-ticker").start(Progress::tick);
+      }
+    }
+  }
+
+  static void remove(HostStream stream) {
+    synchronized (LOCK) {
+      streams = Arrays.stream(streams).filter(s -> s != stream).toArray(HostStream[]::new);
+    }
+  }
+
+  static HostStream[] streams() {
+    return streams;
+  }
+
+  /** Tells how many ranks of this machine poll at the same time. */
+  static void setRanks(int most) {
+    spins = most > Machine.PROCESSORS ? SPINS_CROWDED : SPINS;
+  }
+
+  /**
+   * Drives a stream until everything before {@code target} is done.
+   *
+   * @param timeoutNanos how long at most; {@link Long#MAX_VALUE} for no limit
+   * @return false if the time was over first
+   */
+  static boolean drive(HostStream stream, long target, long timeoutNanos) {
+    if (stream.head() >= target) {
+      return true;
+    }
+    Waiter waiter = null;
+    int limit = spins;
+    int polls = 0;
+    boolean alone = false;
+    while (true) {
+      int result = Step.BLOCKED;
+      if (stream.tryOwn()) {
+        try {
+          result = stream.run(target);
+          while (result == Step.MOVED && !stream.takeWanted()
+              || alone && result == Step.BLOCKED && ++polls < limit) {
+            if (result == Step.BLOCKED) {
+              Thread.onSpinWait();
+              if ((polls & FAULT_INTERVAL - 1) == 0) {
+                stream.checkFaults();
+              }
+            }
+            result = stream.run(target);
+          }
+        } finally {
+          stream.disown();
+        }
+      } else {
+        stream.want();
+        Thread.onSpinWait();
+      }
+      if (stream.head() >= target) {
+        return true;
+      }
+      if (result == Step.MOVED) {
+        polls = 0;
+        continue;
+      }
+      if (!alone) {
+        int helped = help(stream, result == Step.DEPENDS ? null : Thread.currentThread());
+        alone = helped < 0 && result == Step.BLOCKED;
+        if (helped > 0) {
+          polls = 0;
+          continue;
+        }
+      }
+      if (++polls >= limit) {
+        if (waiter == null) {
+          waiter = new Waiter(timeoutNanos);
+        }
+        if (help(stream, null) > 0) {
+          polls = 0;
+          waiter.moved();
+        } else if (!waiter.await(stream)) {
+          return false;
+        }
+      }
+    }
+  }
+
+  /** Takes what steps it can without waiting. */
+  static void poke(HostStream stream) {
+    if (stream.hasPending() && stream.tryOwn()) {
+      try {
+        stream.run(stream.tail());
+        stream.checkFaults();
+      } finally {
+        stream.disown();
+      }
+    }
+  }
+
+  /**
+   * Takes steps of other streams.
+   *
+   * @param submitter only streams this thread submitted to; null for all
+   * @return 1 if something moved, 0 if nothing did, −1 if there is no such stream with work in it
+   */
+  private static int help(HostStream waiting, @org.jspecify.annotations.Nullable Thread submitter) {
+    int result = -1;
+    for (HostStream stream : streams) {
+      if (stream == waiting
+          || submitter != null && !stream.isSubmittedBy(submitter)
+          || !stream.hasPending()) {
+        continue;
+      }
+      result = Math.max(result, 0);
+      if (stream.tryOwn()) {
+        long before = stream.head();
+        int step;
+        try {
+          step = stream.run(stream.tail());
+          if (step == Step.BLOCKED) {
+            stream.checkFaults();
+          }
+        } finally {
+          stream.disown();
+        }
+        if (step == Step.MOVED || stream.head() != before) {
+          result = 1;
+        }
+      }
+    }
+    return result;
+  }
+
+  /** The slow part of a wait: knows the time, keeps the deadlines, sleeps. Made only when polling was in vain. */
+  private static final class Waiter {
+    private final long timeoutNanos;
+    private final long start = System.nanoTime();
+    private long slowSince = start;
+    private long sleep = MIN_SLEEP_NANOS;
+
+    Waiter(long timeoutNanos) {
+      this.timeoutNanos = timeoutNanos;
+    }
+
+    void moved() {
+      slowSince = System.nanoTime();
+      sleep = MIN_SLEEP_NANOS;
+    }
+
+    boolean await(HostStream stream) {
+      long now = System.nanoTime();
+      if (stream.tryOwn()) {
+        try {
+          stream.checkFaults();
+          stream.checkDeadline(now);
+        } finally {
+          stream.disown();
+        }
+      }
+      if (now - start >= timeoutNanos) {
+        return false;
+      }
+      if (now - slowSince < YIELD_NANOS) {
+        Thread.yield();
+      } else {
+        LockSupport.parkNanos(Math.min(sleep, timeoutNanos - (now - start)));
+        sleep = Math.min(MAX_SLEEP_NANOS, sleep * 2);
+      }
+      return true;
+    }
+  }
+
+  /** The ticker: a stream that has work and was not owned at two ticks running gets a step. */
+  private static void tick() {
+    HostStream[] lazy = {};
+    int idle = 0;
+    while (true) {
+      LockSupport.parkNanos(idle < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
+      HostStream[] now = streams;
+      HostStream[] found = new HostStream[now.length];
+      int count = 0;
+      idle++;
+      for (HostStream stream : now) {
+        if (!stream.hasPending()) {
+          continue;
+        }
+        idle = 0;
+        if (!stream.isOwned()) {
+          found[count++] = stream;
+          if (contains(lazy, stream)) {
+            tick(stream);
+          }
+        }
+      }
+      lazy = found;
+    }
+  }
+
+  private static void tick(HostStream stream) {
+    if (stream.tryOwn()) {
+      try {
+        int result = stream.run(stream.tail());
+        while (result == Step.MOVED && !stream.takeWanted()) {
+          result = stream.run(stream.tail());
+        }
+        stream.checkFaults();
+        stream.checkDeadline(System.nanoTime());
+      } finally {
+        stream.disown();
+      }
+    }
+  }
+
+  private static boolean contains(HostStream[] streams, HostStream stream) {
+    for (HostStream candidate : streams) {
+      if (candidate == stream) {
+        return true;
+      }
+    }
+    return false;
+  }
+}

@@ -1,0 +1,63 @@
+package io.nccl4j.host;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+
+/**
+ * The word in which a rank tells all others how it is: {@code [seq:32 | other rank:16 | flags:8 | code:8]}, written by the
+ * rank itself.
+ */
+final class RankState {
+  static final int ALIVE = 1;
+  static final int MISMATCH = 2;
+  static final int DEADLINE = 3;
+  static final int ABORTED = 4;
+  static final int PEER_LOST = 5;
+  static final int ERROR = 6;
+
+  /** It closed its communicator: it touches nothing any more. */
+  static final long LEFT = 0x100;
+
+  /** It failed and has dropped all its work: it touches no other rank's memory any more. */
+  static final long QUIET = 0x200;
+
+  private RankState() {}
+
+  static long of(int code, int other, long seq) {
+    return code | (long) (other & 0xffff) << 16 | seq << 32;
+  }
+
+  static int code(long state) {
+    return (int) state & 0xff;
+  }
+
+  static int other(long state) {
+    return (int) (state >>> 16) & 0xffff;
+  }
+
+  static long seq(long state) {
+    return state >>> 32;
+  }
+
+  static boolean hasLeft(long state) {
+    return (state & LEFT) != 0;
+  }
+
+  static boolean isQuiet(long state) {
+    return (state & (LEFT | QUIET)) != 0;
+  }
+
+  /** How a rank that failed with this exception tells the others. */
+  static int codeOf(NcclException failure) {
+    return switch (failure) {
+      case MismatchException ignored -> MISMATCH;
+      case DeadlineException ignored -> DEADLINE;
+      case AbortedException ignored -> ABORTED;
+      case PeerFailedException ignored -> PEER_LOST;
+      default -> ERROR;
+    };
+  }
+}

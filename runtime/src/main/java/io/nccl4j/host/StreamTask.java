@@ -1,0 +1,40 @@
+package io.nccl4j.host;
+
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** One entry of a stream's ring: a plan of works, or a copy, fill or event. Entries are used again and again. */
+final class StreamTask {
+  static final int WORKS = 0;
+  static final int COPY = 1;
+  static final int FILL = 2;
+  static final int RECORD = 3;
+  static final int WAIT = 4;
+
+  int kind;
+  @Nullable HostWork works;
+  MemorySegment source = MemorySegment.NULL;
+  MemorySegment target = MemorySegment.NULL;
+  long sourceOffset;
+  long targetOffset;
+  long bytes;
+  byte value;
+  @Nullable HostEvent event;
+  long generation;
+
+  /** The buffers a copy or fill uses, for refusing to close them. */
+  @Nullable Object sourceOwner;
+
+  @Nullable Object targetOwner;
+
+  void clear() {
+    works = null;
+    if (kind != WORKS) {
+      source = MemorySegment.NULL;
+      target = MemorySegment.NULL;
+      event = null;
+      sourceOwner = null;
+      targetOwner = null;
+    }
+  }
+}

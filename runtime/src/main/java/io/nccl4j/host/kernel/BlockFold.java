@@ -1,0 +1,87 @@
+package io.nccl4j.host.kernel;
+
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A fold that needs nothing but the core library: it runs through heap arrays block by block, or
+ * element by element when there are few. Every data type and reduction has one.
+ */
+public abstract class BlockFold implements FoldKernel {
+  /** Up to here the copies into arrays cost more than they save. */
+  private static final int FEW = 16;
+
+  final DataType type;
+  final ReduceOp.Kind kind;
+
+  BlockFold(DataType type, ReduceOp.Kind kind) {
+    this.type = type;
+    this.kind = kind;
+  }
+
+  @Override
+  public final void fold(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long elements,
+      long @Nullable [] scalars,
+      Scratch scratch) {
+    foldFrom(0, in, inOffset, n, out, outOffset, m, elements, scalars, scratch);
+  }
+
+  /** {@link #fold} with all offsets moved on by {@code skipped} bytes. */
+  public final void foldFrom(
+      long skipped,
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long elements,
+      long @Nullable [] scalars,
+      Scratch scratch) {
+    long @Nullable [] used = kind == ReduceOp.Kind.PRE_MUL_SUM ? scalars : null;
+    int size = type.byteSize();
+    if (elements <= FEW) {
+      for (int i = 0; i < elements; i++) {
+        foldElement(in, inOffset, n, out, outOffset, m, skipped + (long) i * size, used);
+      }
+      return;
+    }
+    for (long done = 0; done < elements; done += Scratch.BLOCK) {
+      int count = (int) Math.min(Scratch.BLOCK, elements - done);
+      foldBlock(in, inOffset, n, out, outOffset, m, skipped + done * size, count, used, scratch);
+    }
+  }
+
+  /** Folds the one element that lies {@code shift} bytes behind the offsets. */
+  abstract void foldElement(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      long @Nullable [] scalars);
+
+  /** Folds {@code count} elements, at most a block, {@code shift} bytes behind the offsets. */
+  abstract void foldBlock(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      int count,
+      long @Nullable [] scalars,
+      Scratch scratch);
+}

@@ -1,0 +1,205 @@
+package io.nccl4j.host.kernel;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT_UNALIGNED;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT_UNALIGNED;
+
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** Sums and products of all floats that are accumulated in binary32. */
+final class FloatFold extends BlockFold {
+  private final SmallFloats.Float8 float8;
+
+  FloatFold(DataType type, ReduceOp.Kind kind) {
+    super(type, kind);
+    float8 =
+        type == DataType.FLOAT8_E4M3 ? SmallFloats.Float8.E4M3 : SmallFloats.Float8.E5M2;
+  }
+
+  @Override
+  void foldElement(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      long @Nullable [] scalars) {
+    float accumulator = get(in[0], inOffset[0] + shift);
+    if (scalars != null) {
+      accumulator *= scalar(scalars[0]);
+    }
+    for (int k = 1; k < n; k++) {
+      float operand = get(in[k], inOffset[k] + shift);
+      if (kind == ReduceOp.Kind.PROD) {
+        accumulator *= operand;
+      } else {
+        accumulator += scalars == null ? operand : operand * scalar(scalars[k]);
+      }
+    }
+    if (kind == ReduceOp.Kind.AVG) {
+      accumulator *= 1f / n;
+    }
+    for (int o = 0; o < m; o++) {
+      set(out[o], outOffset[o] + shift, accumulator);
+    }
+  }
+
+  @Override
+  void foldBlock(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      int count,
+      long @Nullable [] scalars,
+      Scratch scratch) {
+    float[] accumulator = scratch.floatAccumulator();
+    float[] operand = scratch.floatOperand();
+    load(in[0], inOffset[0] + shift, accumulator, count, scratch);
+    if (scalars != null) {
+      scale(accumulator, scalar(scalars[0]), count);
+    }
+    for (int k = 1; k < n; k++) {
+      load(in[k], inOffset[k] + shift, operand, count, scratch);
+      if (kind == ReduceOp.Kind.PROD) {
+        multiply(accumulator, operand, count);
+      } else if (scalars == null) {
+        add(accumulator, operand, count);
+      } else {
+        addScaled(accumulator, operand, scalar(scalars[k]), count);
+      }
+    }
+    if (kind == ReduceOp.Kind.AVG) {
+      scale(accumulator, 1f / n, count);
+    }
+    store(accumulator, out, outOffset, m, shift, count, scratch);
+  }
+
+  private static float scalar(long raw) {
+    return (float) Double.longBitsToDouble(raw);
+  }
+
+  private static void add(float[] accumulator, float[] operand, int count) {
+    for (int i = 0; i < count; i++) {
+      accumulator[i] += operand[i];
+    }
+  }
+
+  private static void addScaled(float[] accumulator, float[] operand, float scalar, int count) {
+    for (int i = 0; i < count; i++) {
+      accumulator[i] += operand[i] * scalar;
+    }
+  }
+
+  private static void multiply(float[] accumulator, float[] operand, int count) {
+    for (int i = 0; i < count; i++) {
+      accumulator[i] *= operand[i];
+    }
+  }
+
+  private static void scale(float[] accumulator, float scalar, int count) {
+    for (int i = 0; i < count; i++) {
+      accumulator[i] *= scalar;
+    }
+  }
+
+  private float get(MemorySegment segment, long offset) {
+    return switch (type) {
+      case FLOAT32 -> segment.get(JAVA_FLOAT_UNALIGNED, offset);
+      case FLOAT16 -> Float.float16ToFloat(segment.get(JAVA_SHORT_UNALIGNED, offset));
+      case BFLOAT16 -> SmallFloats.fromBfloat16(segment.get(JAVA_SHORT_UNALIGNED, offset));
+      default -> float8.toFloat(segment.get(JAVA_BYTE, offset));
+    };
+  }
+
+  private void set(MemorySegment segment, long offset, float value) {
+    switch (type) {
+      case FLOAT32 ->
+          segment.set(JAVA_FLOAT_UNALIGNED, offset, value != value ? Float.NaN : value);
+      case FLOAT16 -> segment.set(JAVA_SHORT_UNALIGNED, offset, SmallFloats.toFloat16(value));
+      case BFLOAT16 -> segment.set(JAVA_SHORT_UNALIGNED, offset, SmallFloats.toBfloat16(value));
+      default -> segment.set(JAVA_BYTE, offset, float8.fromFloat(value));
+    }
+  }
+
+  private void load(
+      MemorySegment segment, long offset, float[] values, int count, Scratch scratch) {
+    switch (type) {
+      case FLOAT32 -> MemorySegment.copy(segment, JAVA_FLOAT_UNALIGNED, offset, values, 0, count);
+      case FLOAT16 -> {
+        short[] raw = scratch.shorts();
+        MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
+        for (int i = 0; i < count; i++) {
+          values[i] = Float.float16ToFloat(raw[i]);
+        }
+      }
+      case BFLOAT16 -> {
+        short[] raw = scratch.shorts();
+        MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
+        for (int i = 0; i < count; i++) {
+          values[i] = SmallFloats.fromBfloat16(raw[i]);
+        }
+      }
+      default -> {
+        byte[] raw = scratch.bytes();
+        MemorySegment.copy(segment, JAVA_BYTE, offset, raw, 0, count);
+        for (int i = 0; i < count; i++) {
+          values[i] = float8.toFloat(raw[i]);
+        }
+      }
+    }
+  }
+
+  private void store(
+      float[] values,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      int count,
+      Scratch scratch) {
+    switch (type) {
+      case FLOAT32 -> {
+        for (int i = 0; i < count; i++) {
+          values[i] = values[i] != values[i] ? Float.NaN : values[i];
+        }
+        for (int o = 0; o < m; o++) {
+          MemorySegment.copy(
+              values, 0, out[o], JAVA_FLOAT_UNALIGNED, outOffset[o] + shift, count);
+        }
+      }
+      case FLOAT16, BFLOAT16 -> {
+        short[] raw = scratch.shorts();
+        if (type == DataType.FLOAT16) {
+          for (int i = 0; i < count; i++) {
+            raw[i] = SmallFloats.toFloat16(values[i]);
+          }
+        } else {
+          for (int i = 0; i < count; i++) {
+            raw[i] = SmallFloats.toBfloat16(values[i]);
+          }
+        }
+        for (int o = 0; o < m; o++) {
+          MemorySegment.copy(raw, 0, out[o], JAVA_SHORT_UNALIGNED, outOffset[o] + shift, count);
+        }
+      }
+      default -> {
+        byte[] raw = scratch.bytes();
+        for (int i = 0; i < count; i++) {
+          raw[i] = float8.fromFloat(values[i]);
+        }
+        for (int o = 0; o < m; o++) {
+          MemorySegment.copy(raw, 0, out[o], JAVA_BYTE, outOffset[o] + shift, count);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,69 @@
+package io.nccl4j.host.vector;
+
+import io.nccl4j.ReduceOp;
+import java.lang.invoke.MethodHandles;
+import jdk.incubator.vector.Vector;
+import jdk.incubator.vector.VectorOperators;
+import jdk.incubator.vector.VectorSpecies;
+
+/**
+ * What one copy of a template folds: the class data of {@link LaneFold} and {@link Bfloat16Fold}.
+ *
+ * @param lanes the vectors it folds in, of the widest shape the processor has
+ * @param kind the reduction
+ */
+record Spec(VectorSpecies<?> lanes, ReduceOp.Kind kind) {
+  /** The class data of the template copy that looks it up. */
+  static Spec ofClass(MethodHandles.Lookup lookup) {
+    try {
+      return MethodHandles.classData(lookup, "_", Spec.class);
+    } catch (IllegalAccessException e) {
+      throw new IllegalStateException("no class data", e);
+    }
+  }
+
+  /** The lanes with their type forgotten: a template is compiled for any of them. */
+  @SuppressWarnings("unchecked")
+  VectorSpecies<Object> species() {
+    return (VectorSpecies<Object>) lanes;
+  }
+
+  VectorOperators.Binary operator() {
+    return switch (kind) {
+      case SUM, AVG, PRE_MUL_SUM -> VectorOperators.ADD;
+      case PROD -> VectorOperators.MUL;
+      case MIN -> VectorOperators.MIN;
+      case MAX -> VectorOperators.MAX;
+    };
+  }
+
+  boolean floating() {
+    return lanes.elementType() == float.class || lanes.elementType() == double.class;
+  }
+
+  boolean extreme() {
+    return kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX;
+  }
+
+  boolean average() {
+    return kind == ReduceOp.Kind.AVG;
+  }
+
+  /**
+   * A vector of the given bits, in integral lanes as wide as the floats or doubles of this spec.
+   * Zeros for integers, which have no use for it.
+   */
+  Vector<Object> bits(int ofFloat, long ofDouble) {
+    Vector<?> zero = lanes.zero().viewAsIntegralLanes();
+    if (!floating()) {
+      return erased(zero);
+    }
+    return erased(zero.broadcast(lanes.elementType() == float.class ? ofFloat : ofDouble));
+  }
+
+  /** A vector with the type of its lanes forgotten. */
+  @SuppressWarnings("unchecked")
+  static Vector<Object> erased(Vector<?> vector) {
+    return (Vector<Object>) vector;
+  }
+}

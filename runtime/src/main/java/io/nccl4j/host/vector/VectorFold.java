@@ -1,0 +1,177 @@
+package io.nccl4j.host.vector;
+
+import io.nccl4j.host.kernel.BlockFold;
+import io.nccl4j.host.kernel.Copies;
+import io.nccl4j.host.kernel.FoldKernel;
+import io.nccl4j.host.kernel.Scratch;
+import java.lang.foreign.MemorySegment;
+import java.lang.ref.Reference;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an int.
+ * What is left over at the end, and a fold of a single input, goes to the generic kernel.
+ *
+ * <p>Two inputs are folded in registers. More are gathered in the scratch's accumulator, a small
+ * block at a time, so that what they add up to never leaves the nearest cache.
+ *
+ * <p>Segments are checked once per fold; the loops then work on addresses, as offsets into {@link
+ * #MEMORY}. Checks in the loops would have to be hoisted out of them by the compiler, which it does
+ * or does not depending on the sizes it has seen: a factor of two in speed.
+ */
+abstract class VectorFold implements FoldKernel {
+  /** All memory. Never closed, so accesses to it check nothing but their bounds. */
+  @SuppressWarnings("restricted")
+  static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+
+  /**
+   * Changes no address of user memory, but tells the compiler that it is far from the bounds of
+   * {@link #MEMORY}: applied outside a loop, it removes the bounds checks within.
+   */
+  static final long ADDRESS = Long.MAX_VALUE >> 1;
+
+  /** Longer loops are cut, which keeps their counters ints and lets them compile early. */
+  private static final int PIECE = 1 << 20;
+
+  private final BlockFold generic;
+  private final int elementBytes;
+  private final int vectorBytes;
+  private final int blockBytes;
+
+  /**
+   * Creates a kernel.
+   *
+   * @param generic the kernel for what this one leaves over
+   * @param elementBytes bytes of an element
+   * @param vectorBytes bytes of the elements that are loaded at once
+   * @param widening how many bytes of accumulator a byte of input needs
+   */
+  VectorFold(BlockFold generic, int elementBytes, int vectorBytes, int widening) {
+    this.generic = generic;
+    this.elementBytes = elementBytes;
+    this.vectorBytes = vectorBytes;
+    this.blockBytes = Scratch.ACCUMULATOR_BYTES / widening;
+  }
+
+  @Override
+  public final void fold(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long elements,
+      long @Nullable [] scalars,
+      Scratch scratch) {
+    long bytes = elements * elementBytes;
+    long whole = n == 1 || m == 0 ? 0 : bytes & -vectorBytes;
+    if (whole > 0) {
+      for (int o = 2; o < m; o++) {
+        address(out[o], outOffset[o], whole);
+      }
+      if (n == 2) {
+        foldPair(in, inOffset, out, outOffset, m, whole);
+      } else {
+        foldMany(in, inOffset, n, out, outOffset, m, whole, scratch);
+      }
+      Reference.reachabilityFence(in);
+      Reference.reachabilityFence(out);
+    }
+    if (whole < bytes) {
+      long rest = (bytes - whole) / elementBytes;
+      generic.foldFrom(whole, in, inOffset, n, out, outOffset, m, rest, scalars, scratch);
+    }
+  }
+
+  private void foldPair(
+      MemorySegment[] in,
+      long[] inOffset,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long bytes) {
+    long a = address(in[0], inOffset[0], bytes);
+    long b = address(in[1], inOffset[1], bytes);
+    long to0 = address(out[0], outOffset[0], bytes);
+    long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
+    for (long done = 0; done < bytes; done += PIECE) {
+      int piece = (int) Math.min(PIECE, bytes - done);
+      if (m == 1) {
+        pair(a + done, b + done, to0 + done, piece, 2);
+      } else {
+        pair(a + done, b + done, to0 + done, to1 + done, piece, 2);
+        spread(out, outOffset, m, done, piece);
+      }
+    }
+  }
+
+  private void foldMany(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long bytes,
+      Scratch scratch) {
+    int last = n - 1;
+    MemorySegment segment = scratch.accumulator();
+    long accumulator = segment.address();
+    long a = address(in[0], inOffset[0], bytes);
+    long b = address(in[1], inOffset[1], bytes);
+    long c = address(in[last], inOffset[last], bytes);
+    long to0 = address(out[0], outOffset[0], bytes);
+    long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
+    for (long done = 0; done < bytes; done += blockBytes) {
+      int block = (int) Math.min(blockBytes, bytes - done);
+      open(a + done, b + done, accumulator, block);
+      for (int k = 2; k < last; k++) {
+        step(accumulator, address(in[k], inOffset[k], bytes) + done, block);
+      }
+      if (m == 1) {
+        close(accumulator, c + done, to0 + done, block, n);
+      } else {
+        close(accumulator, c + done, to0 + done, to1 + done, block, n);
+        spread(out, outOffset, m, done, block);
+      }
+    }
+    Reference.reachabilityFence(segment);
+  }
+
+  /** Copies a finished range from the first output to all after the second. */
+  private static void spread(
+      MemorySegment[] out, long[] outOffset, int m, long done, int bytes) {
+    for (int o = 2; o < m; o++) {
+      Copies.copy(out[0], outOffset[0] + done, out[o], outOffset[o] + done, bytes);
+    }
+  }
+
+  /** The address of a range that must be accessible memory outside the heap. */
+  private static long address(MemorySegment segment, long offset, long bytes) {
+    Objects.checkFromIndexSize(offset, bytes, segment.byteSize());
+    if (!segment.isNative() || !segment.scope().isAlive()) {
+      throw new IllegalArgumentException("closed or on the heap: " + segment);
+    }
+    return segment.address() + offset;
+  }
+
+  /** Folds two inputs into one output; n is the divisor of an average. */
+  abstract void pair(long a, long b, long to, int bytes, int n);
+
+  /** Folds two inputs into two outputs. */
+  abstract void pair(long a, long b, long to0, long to1, int bytes, int n);
+
+  /** Folds the first two inputs into the accumulator. */
+  abstract void open(long a, long b, long accumulator, int bytes);
+
+  /** Folds another input into the accumulator. */
+  abstract void step(long accumulator, long b, int bytes);
+
+  /** Folds the accumulator and the last input into one output. */
+  abstract void close(long accumulator, long b, long to, int bytes, int n);
+
+  /** Folds the accumulator and the last input into two outputs. */
+  abstract void close(long accumulator, long b, long to0, long to1, int bytes, int n);
+}

@@ -1,0 +1,166 @@
+package io.nccl4j.schedule;
+
+import io.nccl4j.Group;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.spi.EngineStream;
+import java.util.ArrayList;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * An open group: works that have taken their room in the FIFO but are in no stream yet.
+ *
+ * <p>One object per thread and nesting depth, used again, so that an exchange in a loop allocates nothing. Launching a
+ * nested group leaves its works to the outer one; discarding it gives back the works since it was opened, newest first,
+ * as the FIFO wants.
+ */
+public final class GroupScope implements Group {
+  private static final ThreadLocal<PerThread> THREADS = ThreadLocal.withInitial(PerThread::new);
+
+  /** Groups of one thread: a stack of reused scopes over one list of works. */
+  private static final class PerThread {
+    final ArrayList<GroupScope> scopes = new ArrayList<>();
+    final ArrayList<ScheduledCommunicator<?>> owners = new ArrayList<>();
+    final ArrayList<Work> works = new ArrayList<>();
+    int depth;
+  }
+
+  private final PerThread threadState;
+  private final Thread thread = Thread.currentThread();
+  private final int level;
+  private int firstWork;
+  private boolean open;
+
+  private GroupScope(PerThread threadState, int level) {
+    this.threadState = threadState;
+    this.level = level;
+  }
+
+  /** Opens a group on the current thread. */
+  public static Group open() {
+    PerThread state = THREADS.get();
+    if (state.depth == state.scopes.size()) {
+      state.scopes.add(new GroupScope(state, state.depth));
+    }
+    GroupScope scope = state.scopes.get(state.depth++);
+    scope.firstWork = state.works.size();
+    scope.open = true;
+    return scope;
+  }
+
+  /** The innermost open group of the current thread; null if there is none. */
+  static @Nullable GroupScope current() {
+    PerThread state = THREADS.get();
+    return state.depth == 0 ? null : state.scopes.get(state.depth - 1);
+  }
+
+  void requireRoom(ScheduledCommunicator<?> owner, int limit) {
+    int of = 0;
+    if (threadState.works.size() >= limit) {
+      for (ScheduledCommunicator<?> other : threadState.owners) {
+        of += other == owner ? 1 : 0;
+      }
+    }
+    if (of >= limit) {
+      throw new InvalidUsageException(
+          "a group holds at most " + limit + " operations of a communicator, half of its work FIFO",
+          "launch smaller groups, or raise fifo-bytes");
+    }
+  }
+
+  void add(ScheduledCommunicator<?> owner, Work work) {
+    threadState.owners.add(owner);
+    threadState.works.add(work);
+  }
+
+  @Override
+  public void launch() {
+    requireOpen();
+    if (level > 0) {
+      end();
+      return;
+    }
+    try {
+      prepare();
+      assignAll();
+    } catch (NcclException e) {
+      close();
+      throw e;
+    }
+    end();
+  }
+
+  /** Everything that can fail or wait, before anything is started. */
+  private void prepare() {
+    for (int i = 0; i < threadState.works.size(); i++) {
+      threadState.owners.get(i).requireReady();
+      EngineStream<?> stream = threadState.works.get(i).stream;
+      if (stream != null) {
+        stream.awaitRoom();
+      }
+    }
+  }
+
+  private void assignAll() {
+    ArrayList<Work> works = threadState.works;
+    for (int i = 0; i < works.size(); i++) {
+      append(threadState.owners.get(i), works.get(i));
+    }
+    for (int i = 0; i < works.size(); i++) {
+      EngineStream<?> stream = works.get(i).stream;
+      if (stream != null && stream.hasAppended()) {
+        stream.publish();
+      }
+    }
+    works.clear();
+    threadState.owners.clear();
+  }
+
+  @SuppressWarnings("unchecked") // a communicator's FIFO holds only its own works
+  private static <W extends Work> void append(ScheduledCommunicator<W> owner, Work work) {
+    W own = (W) work;
+    owner.assign(own);
+    ((EngineStream<W>) java.util.Objects.requireNonNull(own.stream)).append(own);
+  }
+
+  @Override
+  public void close() {
+    if (!open) {
+      return;
+    }
+    if (Thread.currentThread() != thread) {
+      throw notThisThread();
+    }
+    while (threadState.depth > level + 1) {
+      threadState.scopes.get(threadState.depth - 1).close();
+    }
+    for (int i = threadState.works.size(); --i >= firstWork; ) {
+      threadState.owners.remove(i).fifo().giveBack();
+      threadState.works.remove(i);
+    }
+    end();
+  }
+
+  private void end() {
+    open = false;
+    threadState.depth = level;
+  }
+
+  private void requireOpen() {
+    if (Thread.currentThread() != thread) {
+      throw notThisThread();
+    }
+    if (!open) {
+      throw new InvalidUsageException("this group was launched or closed before", "start a new group");
+    }
+    if (threadState.depth != level + 1) {
+      throw new InvalidUsageException(
+          "a group inside this one is still open", "close or launch the inner group first");
+    }
+  }
+
+  private static InvalidUsageException notThisThread() {
+    return new InvalidUsageException(
+        "a group belongs to the thread that started it", "start, launch and close it on one thread");
+  }
+}

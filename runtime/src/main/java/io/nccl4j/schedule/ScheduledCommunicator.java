@@ -1,0 +1,533 @@
+package io.nccl4j.schedule;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.spi.EngineStream;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The way of every operation up to its launch: check, take a work from the FIFO, fill it in, and hand it to the open group
+ * or straight to its stream.
+ *
+ * @param <W> the backend's work
+ */
+public abstract class ScheduledCommunicator<W extends Work> implements Communicator {
+  private static final VarHandle ENTERED;
+
+  static {
+    try {
+      ENTERED = MethodHandles.lookup().findVarHandle(ScheduledCommunicator.class, "entered", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final int rank;
+  private final int nranks;
+  private final Device device;
+  private final WorkFifo<W> fifo;
+
+  @SuppressWarnings("unused") // by VarHandle
+  private int entered;
+
+  /** A communicator whose works are made by {@link #newFifo}'s factory. */
+  protected ScheduledCommunicator(int rank, int nranks, Device device, WorkFifo<W> fifo) {
+    this.rank = rank;
+    this.nranks = nranks;
+    this.device = device;
+    this.fifo = fifo;
+  }
+
+  @Override
+  public final int rank() {
+    return rank;
+  }
+
+  @Override
+  public final int nranks() {
+    return nranks;
+  }
+
+  @Override
+  public final Device device() {
+    return device;
+  }
+
+  /** The FIFO, for diagnosis and for looking for works that use a buffer. */
+  public final WorkFifo<W> fifo() {
+    return fifo;
+  }
+
+  /** The stream as this backend's own, or null if it is another's. */
+  protected abstract @Nullable EngineStream<W> engineStream(Stream stream);
+
+  /**
+   * Throws unless operations are accepted.
+   *
+   * @throws NcclException that says why not
+   */
+  protected abstract void requireReady();
+
+  /** Gives the work its sequence number and signature and notes it in the ledger. Cannot fail. */
+  protected abstract void assign(W work);
+
+  /** Waits, by driving queued work, until the FIFO has room. */
+  protected abstract void awaitFifoRoom();
+
+  @Override
+  public final void allReduce(
+      DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream) {
+    OpKind kind = OpKind.ALL_REDUCE;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      long bytes = Arguments.bytes(count, 1, type, "count", kind);
+      Arguments.reduction(op, type, device, kind);
+      Arguments.buffer(send, bytes, type, device, "send", kind);
+      Arguments.buffer(recv, bytes, type, device, "receive", kind);
+      Arguments.overlap(send, bytes, recv, bytes, 0, kind);
+      submit(s, kind, type, op, count, 0, send, recv, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void broadcast(
+      @Nullable DeviceBuffer send, DeviceBuffer recv, long count, DataType type, int root, Stream stream) {
+    OpKind kind = OpKind.BROADCAST;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(root, nranks, "root", kind);
+      long bytes = Arguments.bytes(count, 1, type, "count", kind);
+      Arguments.buffer(recv, bytes, type, device, "receive", kind);
+      DeviceBuffer source = rank == root ? send : null;
+      if (rank == root) {
+        Arguments.buffer(send, bytes, type, device, "send", kind);
+        Arguments.overlap(send, bytes, recv, bytes, 0, kind);
+      }
+      submit(s, kind, type, ReduceOp.SUM, count, root, source, recv, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void reduce(
+      DeviceBuffer send,
+      @Nullable DeviceBuffer recv,
+      long count,
+      DataType type,
+      ReduceOp op,
+      int root,
+      Stream stream) {
+    OpKind kind = OpKind.REDUCE;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(root, nranks, "root", kind);
+      long bytes = Arguments.bytes(count, 1, type, "count", kind);
+      Arguments.reduction(op, type, device, kind);
+      Arguments.buffer(send, bytes, type, device, "send", kind);
+      DeviceBuffer target = rank == root ? recv : null;
+      if (rank == root) {
+        Arguments.buffer(recv, bytes, type, device, "receive", kind);
+        Arguments.overlap(send, bytes, recv, bytes, 0, kind);
+      }
+      submit(s, kind, type, op, count, root, send, target, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void allGather(
+      DeviceBuffer send, DeviceBuffer recv, long sendCount, DataType type, Stream stream) {
+    OpKind kind = OpKind.ALL_GATHER;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      long all = Arguments.bytes(sendCount, nranks, type, "count", kind);
+      long block = all / nranks;
+      Arguments.buffer(send, block, type, device, "send", kind);
+      Arguments.buffer(recv, all, type, device, "receive", kind);
+      Arguments.overlap(send, block, recv, all, -rank * block, kind);
+      submit(s, kind, type, ReduceOp.SUM, sendCount, 0, send, recv, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void reduceScatter(
+      DeviceBuffer send, DeviceBuffer recv, long recvCount, DataType type, ReduceOp op, Stream stream) {
+    OpKind kind = OpKind.REDUCE_SCATTER;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      long all = Arguments.bytes(recvCount, nranks, type, "count", kind);
+      long block = all / nranks;
+      Arguments.reduction(op, type, device, kind);
+      Arguments.buffer(send, all, type, device, "send", kind);
+      Arguments.buffer(recv, block, type, device, "receive", kind);
+      Arguments.overlap(send, all, recv, block, rank * block, kind);
+      submit(s, kind, type, op, recvCount, 0, send, recv, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void allToAll(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, Stream stream) {
+    OpKind kind = OpKind.ALL_TO_ALL;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      long all = Arguments.bytes(count, nranks, type, "count", kind);
+      Arguments.buffer(send, all, type, device, "send", kind);
+      Arguments.buffer(recv, all, type, device, "receive", kind);
+      Arguments.overlap(send, all, recv, all, Long.MIN_VALUE, kind);
+      submit(s, kind, type, ReduceOp.SUM, count, 0, send, recv, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void gather(
+      DeviceBuffer send, @Nullable DeviceBuffer recv, long sendCount, DataType type, int root, Stream stream) {
+    OpKind kind = OpKind.GATHER;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(root, nranks, "root", kind);
+      long all = Arguments.bytes(sendCount, nranks, type, "count", kind);
+      long block = all / nranks;
+      Arguments.buffer(send, block, type, device, "send", kind);
+      DeviceBuffer target = rank == root ? recv : null;
+      if (rank == root) {
+        Arguments.buffer(recv, all, type, device, "receive", kind);
+        Arguments.overlap(send, block, recv, all, -root * block, kind);
+      }
+      submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, target, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void scatter(
+      @Nullable DeviceBuffer send, DeviceBuffer recv, long recvCount, DataType type, int root, Stream stream) {
+    OpKind kind = OpKind.SCATTER;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(root, nranks, "root", kind);
+      long all = Arguments.bytes(recvCount, nranks, type, "count", kind);
+      long block = all / nranks;
+      Arguments.buffer(recv, block, type, device, "receive", kind);
+      DeviceBuffer source = rank == root ? send : null;
+      if (rank == root) {
+        Arguments.buffer(send, all, type, device, "send", kind);
+        Arguments.overlap(send, all, recv, block, root * block, kind);
+      }
+      submit(s, kind, type, ReduceOp.SUM, recvCount, root, source, recv, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void allGatherV(
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      long[] recvCounts,
+      long[] recvDisplacements,
+      DataType type,
+      Stream stream) {
+    OpKind kind = OpKind.ALL_GATHER_V;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      long extent = blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
+      Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
+      long block = recvCounts[rank] * type.byteSize();
+      Arguments.buffer(send, block, type, device, "send", kind);
+      Arguments.buffer(recv, extent, type, device, "receive", kind);
+      Arguments.overlap(send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
+      submit(
+          s, kind, type, ReduceOp.SUM, recvCounts[rank], 0, send, recv, null, null, recvCounts, recvDisplacements);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void reduceScatterV(
+      DeviceBuffer send, DeviceBuffer recv, long[] recvCounts, DataType type, ReduceOp op, Stream stream) {
+    OpKind kind = OpKind.REDUCE_SCATTER_V;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.counts(recvCounts, nranks, "recvCounts", kind);
+      long all = Arguments.extent(recvCounts, null, type, "recvCounts", kind);
+      long block = recvCounts[rank] * type.byteSize();
+      long before = 0;
+      for (int i = 0; i < rank; i++) {
+        before += recvCounts[i] * type.byteSize();
+      }
+      Arguments.reduction(op, type, device, kind);
+      Arguments.buffer(send, all, type, device, "send", kind);
+      Arguments.buffer(recv, block, type, device, "receive", kind);
+      Arguments.overlap(send, all, recv, block, before, kind);
+      submit(s, kind, type, op, recvCounts[rank], 0, send, recv, null, null, recvCounts, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void allToAllV(
+      DeviceBuffer send,
+      long[] sendCounts,
+      long[] sendDisplacements,
+      DeviceBuffer recv,
+      long[] recvCounts,
+      long[] recvDisplacements,
+      DataType type,
+      Stream stream) {
+    OpKind kind = OpKind.ALL_TO_ALL_V;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      long sendExtent = blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
+      long recvExtent = blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
+      Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
+      if (sendCounts[rank] != recvCounts[rank]) {
+        throw new InvalidArgumentException(
+            kind.label() + ": this rank sends " + sendCounts[rank] + " elements to itself and expects "
+                + recvCounts[rank],
+            "make sendCounts[rank] equal recvCounts[rank]");
+      }
+      Arguments.buffer(send, sendExtent, type, device, "send", kind);
+      Arguments.buffer(recv, recvExtent, type, device, "receive", kind);
+      Arguments.overlap(send, sendExtent, recv, recvExtent, Long.MIN_VALUE, kind);
+      submit(
+          s,
+          kind,
+          type,
+          ReduceOp.SUM,
+          Signature.ofCounts(sendCounts, nranks),
+          0,
+          send,
+          recv,
+          sendCounts,
+          sendDisplacements,
+          recvCounts,
+          recvDisplacements);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void gatherV(
+      DeviceBuffer send,
+      long sendCount,
+      @Nullable DeviceBuffer recv,
+      long @Nullable [] recvCounts,
+      long @Nullable [] recvDisplacements,
+      DataType type,
+      int root,
+      Stream stream) {
+    OpKind kind = OpKind.GATHER_V;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(root, nranks, "root", kind);
+      long block = Arguments.bytes(sendCount, 1, type, "sendCount", kind);
+      Arguments.buffer(send, block, type, device, "send", kind);
+      if (rank != root) {
+        submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, null, null, null, null, null);
+        return;
+      }
+      long extent = blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
+      Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
+      requireOwnBlock(kind, sendCount, "sendCount", recvCounts[rank], "recvCounts[rank]");
+      Arguments.buffer(recv, extent, type, device, "receive", kind);
+      Arguments.overlap(send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
+      submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, recv, null, null, recvCounts, recvDisplacements);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void scatterV(
+      @Nullable DeviceBuffer send,
+      long @Nullable [] sendCounts,
+      long @Nullable [] sendDisplacements,
+      DeviceBuffer recv,
+      long recvCount,
+      DataType type,
+      int root,
+      Stream stream) {
+    OpKind kind = OpKind.SCATTER_V;
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(root, nranks, "root", kind);
+      long block = Arguments.bytes(recvCount, 1, type, "recvCount", kind);
+      Arguments.buffer(recv, block, type, device, "receive", kind);
+      if (rank != root) {
+        submit(s, kind, type, ReduceOp.SUM, recvCount, root, null, recv, null, null, null, null);
+        return;
+      }
+      long extent = blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
+      requireOwnBlock(kind, recvCount, "recvCount", sendCounts[rank], "sendCounts[rank]");
+      Arguments.buffer(send, extent, type, device, "send", kind);
+      Arguments.overlap(send, extent, recv, block, sendDisplacements[rank] * type.byteSize(), kind);
+      submit(s, kind, type, ReduceOp.SUM, recvCount, root, send, recv, sendCounts, sendDisplacements, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public final void send(DeviceBuffer send, long count, DataType type, int peer, Stream stream) {
+    pointToPoint(OpKind.SEND, send, count, type, peer, stream);
+  }
+
+  @Override
+  public final void recv(DeviceBuffer recv, long count, DataType type, int peer, Stream stream) {
+    pointToPoint(OpKind.RECV, recv, count, type, peer, stream);
+  }
+
+  @Override
+  public final void barrier(Stream stream) {
+    OpKind kind = OpKind.BARRIER;
+    EngineStream<W> s = enter(kind, DataType.INT8, stream);
+    try {
+      submit(s, kind, DataType.INT8, ReduceOp.SUM, 0, 0, null, null, null, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
+  private void pointToPoint(OpKind kind, DeviceBuffer buffer, long count, DataType type, int peer, Stream stream) {
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(peer, nranks, "peer", kind);
+      long bytes = Arguments.bytes(count, 1, type, "count", kind);
+      boolean sends = kind == OpKind.SEND;
+      Arguments.buffer(buffer, bytes, type, device, sends ? "send" : "receive", kind);
+      submit(
+          s, kind, type, ReduceOp.SUM, count, peer, sends ? buffer : null, sends ? null : buffer, null, null, null,
+          null);
+    } finally {
+      leave();
+    }
+  }
+
+  private long blocks(
+      long @Nullable [] counts,
+      long @Nullable [] displacements,
+      DataType type,
+      String countsName,
+      String displacementsName,
+      OpKind kind) {
+    Arguments.counts(counts, nranks, countsName, kind);
+    Arguments.counts(displacements, nranks, displacementsName, kind);
+    return Arguments.extent(counts, displacements, type, countsName, kind);
+  }
+
+  private static void requireOwnBlock(OpKind kind, long own, String ownName, long entry, String entryName) {
+    if (own != entry) {
+      throw new InvalidArgumentException(
+          kind.label() + ": " + ownName + " is " + own + " but " + entryName + " is " + entry,
+          "both say how many elements the root exchanges with itself: make them equal");
+    }
+  }
+
+  private EngineStream<W> enter(OpKind kind, @Nullable DataType type, @Nullable Stream stream) {
+    Arguments.present(type, "type", kind);
+    Arguments.present(stream, "stream", kind);
+    if (!ENTERED.compareAndSet(this, 0, 1)) {
+      throw new InvalidUsageException(
+          kind.label() + ": another thread is inside communicator " + name(),
+          "use a communicator from one thread at a time, or one communicator per thread");
+    }
+    try {
+      requireReady();
+      EngineStream<W> engineStream = engineStream(stream);
+      if (engineStream == null || stream.device() != device) {
+        throw new InvalidArgumentException(
+            kind.label() + ": the stream is on " + stream.device().backend().label() + " device "
+                + stream.device().ordinal() + ", the communicator on " + device.backend().label() + " device "
+                + device.ordinal(),
+            "create it with communicator.device().newStream()");
+      }
+      return engineStream;
+    } catch (NcclException e) {
+      leave();
+      throw e;
+    }
+  }
+
+  private void leave() {
+    ENTERED.setRelease(this, 0);
+  }
+
+  private void submit(
+      EngineStream<W> stream,
+      OpKind kind,
+      DataType type,
+      ReduceOp op,
+      long count,
+      int root,
+      @Nullable DeviceBuffer send,
+      @Nullable DeviceBuffer recv,
+      long @Nullable [] sendCounts,
+      long @Nullable [] sendDisplacements,
+      long @Nullable [] recvCounts,
+      long @Nullable [] recvDisplacements) {
+    GroupScope group = GroupScope.current();
+    if (group == null) {
+      stream.awaitRoom();
+    } else {
+      group.requireRoom(this, fifo.planLimit());
+    }
+    if (!fifo.hasRoom()) {
+      awaitFifoRoom();
+    }
+    W work = fifo.take();
+    work.kind = kind;
+    work.type = type;
+    work.op = op;
+    work.count = count;
+    work.root = root;
+    work.send = send;
+    work.recv = recv;
+    work.stream = stream;
+    work.sendCounts = copy(sendCounts, work.sendCounts);
+    work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
+    work.recvCounts = copy(recvCounts, work.recvCounts);
+    work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
+    if (group == null) {
+      assign(work);
+      stream.append(work);
+      stream.publish();
+    } else {
+      group.add(this, work);
+    }
+  }
+
+  /** Reuses the slot's array: the caller may change his own as soon as the call returns. */
+  private static long @Nullable [] copy(long @Nullable [] from, long @Nullable [] to) {
+    if (from == null) {
+      return to;
+    }
+    if (to == null || to.length != from.length) {
+      return from.clone();
+    }
+    System.arraycopy(from, 0, to, 0, from.length);
+    return to;
+  }
+}

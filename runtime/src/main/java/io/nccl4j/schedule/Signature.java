@@ -1,0 +1,38 @@
+package io.nccl4j.schedule;
+
+/**
+ * What ranks compare to find out that they called different operations: 32 bits that all ranks must agree on.
+ *
+ * <p>The signature of a collective is chained to that of the one before, so that a contradiction that a one-way operation
+ * did not notice shows in the next exchange.
+ */
+public final class Signature {
+  private static final long M1 = 0xff51afd7ed558ccdL;
+  private static final long M2 = 0xc4ceb9fe1a85ec53L;
+
+  private Signature() {}
+
+  /** Packs what identifies an operation besides its count. */
+  public static long code(OpKind kind, int type, int reduction, int root) {
+    return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | kind.ordinal();
+  }
+
+  /** The signature of an operation that follows one with signature {@code previous}; never 0. */
+  public static int chain(int previous, long code, long count) {
+    long h = (code ^ (long) previous << 13) * M1 + count;
+    h ^= h >>> 32;
+    h *= M2;
+    int folded = (int) (h ^ h >>> 32);
+    return folded == 0 ? 1 : folded;
+  }
+
+  /** Folds an array of counts into one count for {@link #chain}. */
+  public static long ofCounts(long[] counts, int length) {
+    long h = length;
+    for (int i = 0; i < length; i++) {
+      h = (h ^ counts[i]) * M1;
+      h ^= h >>> 29;
+    }
+    return h;
+  }
+}

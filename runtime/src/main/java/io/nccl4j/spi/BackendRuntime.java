@@ -1,0 +1,29 @@
+package io.nccl4j.spi;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
+import io.nccl4j.UniqueId;
+import java.util.List;
+
+/** One backend: its devices, and how ranks join through it. */
+public interface BackendRuntime {
+  /** Which backend this is, never {@link Backend#AUTO}. */
+  Backend backend();
+
+  /** The device with this ordinal; the same object at every call. */
+  Device device(int ordinal);
+
+  /** All devices, or on the host one per available processor. */
+  List<Device> devices();
+
+  /** A new rendezvous token of {@value UniqueId#BYTES} bytes. */
+  byte[] createUniqueId();
+
+  /** Communicators for ranks that all live in this process. */
+  List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
+
+  /** Joins as one rank and waits for the others. */
+  Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+}

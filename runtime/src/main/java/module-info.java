@@ -1,0 +1,14 @@
+/** The API of nccl4j and its backends: {@code host} on CPUs, {@code cuda} on GPUs. */
+module io.nccl4j.runtime {
+  requires io.nccl4j.bindings;
+  requires jdk.jfr;
+  requires org.apache.logging.log4j;
+  requires static transitive org.jspecify;
+
+  exports io.nccl4j;
+
+  uses io.nccl4j.Provider;
+
+  provides io.nccl4j.Provider with
+      io.nccl4j.core.CoreProvider;
+}

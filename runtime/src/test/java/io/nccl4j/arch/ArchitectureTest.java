@@ -1,0 +1,162 @@
+package io.nccl4j.arch;
+
+import static com.tngtech.archunit.base.DescribedPredicate.describe;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.classes;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+import static com.tngtech.archunit.library.Architectures.layeredArchitecture;
+import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+
+import com.tngtech.archunit.core.domain.JavaCall;
+import com.tngtech.archunit.core.importer.ImportOption;
+import com.tngtech.archunit.junit.AnalyzeClasses;
+import com.tngtech.archunit.junit.ArchTest;
+import com.tngtech.archunit.lang.ArchRule;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+
+/**
+ * Holds the import rules of {@code docs/architecture.md}: who may use whom, and where native calls
+ * and incubating modules live. A package that doesn't exist yet breaks no rule.
+ */
+@AnalyzeClasses(packages = "io.nccl4j", importOptions = ImportOption.DoNotIncludeTests.class)
+final class ArchitectureTest {
+  private static final String API = "io.nccl4j";
+  private static final String BINDINGS = "io.nccl4j.bindings..";
+
+  @ArchTest
+  static final ArchRule IMPORTS_POINT_ONE_WAY =
+      layeredArchitecture()
+          .consideringOnlyDependenciesInLayers()
+          .withOptionalLayers(true)
+          .layer("api")
+          .definedBy(API)
+          .layer("bindings")
+          .definedBy(BINDINGS)
+          .layer("spi")
+          .definedBy("io.nccl4j.spi..")
+          .layer("schedule")
+          .definedBy("io.nccl4j.schedule..")
+          .layer("memory")
+          .definedBy("io.nccl4j.memory..")
+          .layer("bootstrap")
+          .definedBy("io.nccl4j.bootstrap..")
+          .layer("diagnose")
+          .definedBy("io.nccl4j.diagnose..")
+          .layer("host")
+          .definedBy("io.nccl4j.host..")
+          .layer("cuda")
+          .definedBy("io.nccl4j.cuda..")
+          .layer("core")
+          .definedBy("io.nccl4j.core..")
+          .whereLayer("api")
+          .mayNotAccessAnyLayer()
+          .whereLayer("bindings")
+          .mayNotAccessAnyLayer()
+          .whereLayer("spi")
+          .mayOnlyAccessLayers("api")
+          .whereLayer("schedule")
+          .mayOnlyAccessLayers("api", "spi")
+          .whereLayer("memory")
+          .mayOnlyAccessLayers("api", "spi")
+          .whereLayer("bootstrap")
+          .mayOnlyAccessLayers("api", "spi", "bindings")
+          .whereLayer("diagnose")
+          .mayOnlyAccessLayers("api", "spi", "bindings")
+          .whereLayer("host")
+          .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bootstrap", "bindings")
+          .whereLayer("cuda")
+          .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bootstrap", "bindings")
+          .whereLayer("core")
+          .mayNotBeAccessedByAnyLayer()
+          .allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule NO_CYCLES =
+      slices().matching("io.nccl4j.(*)..").should().beFreeOfCycles().allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule API_STANDS_ALONE =
+      classes()
+          .that()
+          .resideInAPackage(API)
+          .should()
+          .onlyDependOnClassesThat()
+          .resideInAnyPackage(API, "java..", "org.jspecify..")
+          .allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule EVERY_PACKAGE_HAS_A_PLACE =
+      classes()
+          .should()
+          .resideInAnyPackage(
+              API,
+              BINDINGS,
+              "io.nccl4j.spi..",
+              "io.nccl4j.schedule..",
+              "io.nccl4j.memory..",
+              "io.nccl4j.bootstrap..",
+              "io.nccl4j.diagnose..",
+              "io.nccl4j.host..",
+              "io.nccl4j.cuda..",
+              "io.nccl4j.core..")
+          .allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule NATIVE_LOOKUP_ONLY_IN_BINDINGS =
+      noClasses()
+          .that()
+          .resideOutsideOfPackage(BINDINGS)
+          .should()
+          .dependOnClassesThat()
+          .areAssignableTo(Linker.class)
+          .orShould()
+          .dependOnClassesThat()
+          .areAssignableTo(SymbolLookup.class)
+          .allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule REINTERPRET_ONLY_IN_BINDINGS =
+      noClasses()
+          .that()
+          .resideOutsideOfPackage(BINDINGS)
+          .should()
+          .callCodeUnitWhere(
+              describe(
+                  "is MemorySegment.reinterpret",
+                  (JavaCall<?> call) ->
+                      call.getName().equals("reinterpret")
+                          && call.getTargetOwner().isAssignableTo(MemorySegment.class)))
+          .allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule INCUBATOR_ONLY_IN_VECTOR =
+      noClasses()
+          .that()
+          .resideOutsideOfPackage("io.nccl4j.host.vector..")
+          .should()
+          .dependOnClassesThat()
+          .resideInAPackage("jdk.incubator..")
+          .allowEmptyShould(true);
+
+  /** The vector kernels load only where the incubator module is: nothing may link to them. */
+  @ArchTest
+  static final ArchRule VECTOR_IS_FOUND_BY_NAME =
+      noClasses()
+          .that()
+          .resideOutsideOfPackage("io.nccl4j.host.vector..")
+          .should()
+          .dependOnClassesThat()
+          .resideInAPackage("io.nccl4j.host.vector..")
+          .allowEmptyShould(true);
+
+  @ArchTest
+  static final ArchRule ONLY_THE_LOGGING_API =
+      noClasses()
+          .should()
+          .dependOnClassesThat()
+          .resideInAPackage("org.apache.logging.log4j.core..")
+          .allowEmptyShould(true);
+
+  private ArchitectureTest() {}
+}

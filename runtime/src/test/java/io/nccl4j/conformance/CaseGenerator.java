@@ -1,0 +1,168 @@
+package io.nccl4j.conformance;
+
+import io.nccl4j.Backend;
+import io.nccl4j.DataType;
+import io.nccl4j.conformance.Case.Memory;
+import io.nccl4j.conformance.Case.Op;
+import io.nccl4j.conformance.Case.Placement;
+import io.nccl4j.conformance.Case.Reduction;
+import io.nccl4j.conformance.Case.Values;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+
+/** The cases of a layout and number of ranks; the same list for the same seed, in every process. */
+final class CaseGenerator {
+  private static final int[] ELEMENTS = {0, 1, 2, 3, 7, 63, 64, 65};
+
+  /** Where protocols change or blocks end, in bytes. */
+  private static final int[] EDGES = {256, 504, 512, 1 << 10, 64 << 10, 512 << 10};
+
+  private static final int SHORT_BYTES = 504;
+  private static final int LONG_BYTES = 512 << 10;
+  private static final int EAGER_BYTES = 256;
+
+  private static final int SIZES = ELEMENTS.length + 3 * EDGES.length + 2;
+
+  private final RankLayout layout;
+  private final int nranks;
+  private final SplittableRandom random;
+  private final List<Case> cases = new ArrayList<>();
+  private int turn;
+
+  private CaseGenerator(RankLayout layout, int nranks) {
+    this.layout = layout;
+    this.nranks = nranks;
+    this.random = new SplittableRandom(TestBackend.SEED + layout.ordinal() * 100L + nranks);
+  }
+
+  /**
+   * The cases of the default run: a sample that has every type with every reduction at short,
+   * middle and long sizes.
+   */
+  static List<Case> sample(RankLayout layout, int nranks) {
+    CaseGenerator generator = new CaseGenerator(layout, nranks);
+    generator.addReductions();
+    generator.addSizes();
+    return List.copyOf(generator.cases);
+  }
+
+  /** The product of operations, types, reductions and sizes; everything else takes turns. */
+  static List<Case> all(RankLayout layout, int nranks) {
+    CaseGenerator generator = new CaseGenerator(layout, nranks);
+    for (Op op : Op.values()) {
+      for (DataType type : DataType.values()) {
+        for (int size = 0; size < SIZES; size++) {
+          for (int kind = 0; kind < (op.reduces() ? 6 : 1); kind++) {
+            generator.add(op, type, generator.reduction(kind), bytes(size, type));
+          }
+        }
+      }
+    }
+    return List.copyOf(generator.cases);
+  }
+
+  private void addReductions() {
+    for (int length = 0; length < 3; length++) {
+      for (DataType type : DataType.values()) {
+        for (int kind = 0; kind < 6; kind++) {
+          // The products are dealt to 2, 3 and 4 ranks; other numbers get few.
+          int deal = type.ordinal() + kind + length + layout.ordinal();
+          boolean mine =
+              switch (nranks) {
+                case 1 -> deal % 9 == 0;
+                case 8 -> deal % 12 == 0 && length < 2;
+                default -> deal % 3 == nranks - 2 || layout == RankLayout.MIXED;
+              };
+          if (mine) {
+            add(op(turn++ % 4), type, reduction(kind), someBytes(length, type));
+          }
+        }
+      }
+    }
+  }
+
+  private void addSizes() {
+    for (Op op : Op.values()) {
+      for (int size = 0; size < SIZES; size++) {
+        int deal = op.ordinal() + size + nranks + layout.ordinal();
+        DataType type = DataType.values()[turn++ % DataType.values().length];
+        int bytes = bytes(size, type);
+        boolean mine =
+            switch (nranks) {
+              case 8 -> deal % 9 == 0 && bytes < LONG_BYTES / 2;
+              default -> deal % (bytes < LONG_BYTES / 2 ? 4 : 8) == 0;
+            };
+        if (bytes > 4 * LONG_BYTES) {
+          mine = nranks == 2 && (op == Op.ALL_REDUCE || op == Op.ALL_GATHER || op == Op.RING);
+        }
+        if (mine) {
+          add(op, type, reduction(random.nextInt(6)), bytes);
+        }
+      }
+    }
+  }
+
+  private static Op op(int index) {
+    return Op.values()[index];
+  }
+
+  private Reduction reduction(int kind) {
+    return kind < 5 ? Reduction.values()[kind] : Reduction.values()[5 + random.nextInt(3)];
+  }
+
+  private int someBytes(int length, DataType type) {
+    int size = type.byteSize();
+    return switch (length) {
+      case 0 -> random.nextInt(1, SHORT_BYTES / size + 1) * size;
+      case 1 -> random.nextInt(SHORT_BYTES / size + 1, (64 << 10) / size) * size;
+      default -> (LONG_BYTES / size + random.nextInt(-2, 5000)) * size;
+    };
+  }
+
+  /** The size with this index, 0 to {@link #SIZES}, in bytes. */
+  private static int bytes(int index, DataType type) {
+    int size = type.byteSize();
+    if (index < ELEMENTS.length) {
+      return ELEMENTS[index] * size;
+    }
+    int edge = index - ELEMENTS.length;
+    if (edge < 3 * EDGES.length) {
+      return (EDGES[edge / 3] / size + edge % 3 - 1) * size;
+    }
+    return edge == 3 * EDGES.length ? (1 << 20) + 13 * size : 8 << 20;
+  }
+
+  private void add(Op op, DataType type, Reduction reduction, int bytes) {
+    int count = bytes / type.byteSize();
+    if (op == Op.BARRIER && count > 3) {
+      return;
+    }
+    if (op == Op.EAGER_PAIRS) {
+      count = Math.min(count, EAGER_BYTES / type.byteSize());
+    }
+    if (op.holdsBlockPerRank() && count > 100) {
+      count /= nranks;
+    }
+    boolean host = TestBackend.BACKEND == Backend.HOST;
+    cases.add(
+        new Case(
+            cases.size(),
+            op,
+            type,
+            reduction,
+            nranks,
+            count,
+            random.nextBoolean() ? 0 : nranks - 1,
+            pick(Placement.values()),
+            host ? pick(Memory.values()) : Memory.ALLOCATED,
+            pick(Values.values()),
+            random.nextInt(2) * random.nextInt(1, 8),
+            random.nextInt(4) == 0,
+            random.nextLong()));
+  }
+
+  private <T> T pick(T[] values) {
+    return values[random.nextInt(values.length)];
+  }
+}

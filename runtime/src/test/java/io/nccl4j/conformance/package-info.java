@@ -1,0 +1,2 @@
+/** What every backend must do, tested through the public interface only. */
+package io.nccl4j.conformance;
