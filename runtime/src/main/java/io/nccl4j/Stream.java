@@ -37,6 +37,26 @@ public interface Stream extends AutoCloseable {
   /** Makes everything queued from now on wait until {@code event}'s last record is complete. */
   void waitFor(Event event);
 
+  /**
+   * Begins to capture: what is put into this stream from now on is not run but becomes a {@link Graph}. A stream that waits
+   * for an event recorded in a captured stream joins the capture, and must be joined back by an event before its end.
+   * Waiting for a captured stream, and events from outside the capture, are refused at the call.
+   *
+   * @throws InvalidUsageException if this stream is being captured
+   */
+  void beginCapture();
+
+  /**
+   * Ends the capture that {@link #beginCapture()} began on this stream.
+   *
+   * @throws InvalidUsageException if none began here, or a stream that joined was not joined back; the capture is given up
+   *     then
+   */
+  Graph endCapture();
+
+  /** Whether this stream is being captured. */
+  boolean isCapturing();
+
   /** Whether everything queued so far is complete; it never waits, but moves work that can move. */
   boolean query();
 

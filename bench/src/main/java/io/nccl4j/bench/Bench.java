@@ -29,6 +29,7 @@ public final class Bench {
   private final Placement placement;
   private final RunListener listener;
   private final Clock clock;
+  private final boolean compile;
   private final Backend backend;
   private final ThreadBarrier barrier;
   private final ThreadTeam.Meeting meeting;
@@ -47,17 +48,25 @@ public final class Bench {
    * @throws InvalidArgumentException if options and placement contradict each other
    */
   public Bench(
+      Program program, Options options, Placement placement, RunListener listener, Clock clock) {
+    this(program, options, placement, listener, clock, true);
+  }
+
+  /** A run that may go without the warm-up of the compilers, for tests. */
+  Bench(
       Program program,
       Options options,
       Placement placement,
       RunListener listener,
-      Clock clock) {
+      Clock clock,
+      boolean compile) {
     placement.check(options);
     this.program = program;
     this.options = options;
     this.placement = placement;
     this.listener = listener;
     this.clock = clock;
+    this.compile = compile;
     this.backend = Device.get(options.backend(), 0).backend();
     this.barrier = new ThreadBarrier(options.threads());
     this.meeting = new ThreadTeam.Meeting(barrier, options.threads());
@@ -178,7 +187,8 @@ public final class Bench {
   }
 
   private RunResult worker(RankSet ranks, Team team, @Nullable RunListener own) {
-    return new Worker(program, options, ranks, team, own, clock).run(Provider.get().version());
+    return new Worker(program, options, ranks, team, own, clock, compile)
+        .run(Provider.get().version());
   }
 
   private RankSet ranks(int thread, List<Communicator> local) {
@@ -216,8 +226,7 @@ public final class Bench {
               config));
     }
     try {
-      List<Communicator> communicators =
-          joining.stream().map(CompletableFuture::join).toList();
+      List<Communicator> communicators = joining.stream().map(CompletableFuture::join).toList();
       joined(communicators);
       return communicators;
     } catch (CompletionException e) {

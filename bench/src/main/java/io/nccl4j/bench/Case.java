@@ -13,8 +13,7 @@ import io.nccl4j.ReduceOp;
  * @param nranks ranks of the run
  * @param shape what the size means
  */
-record Case(
-    Program program, DataType type, ReduceOp.Kind op, int root, int nranks, Shape shape) {
+record Case(Program program, DataType type, ReduceOp.Kind op, int root, int nranks, Shape shape) {
   /** The case of {@code bytes}, rounded as nccl-tests rounds. */
   static Case of(
       Program program, DataType type, ReduceOp.Kind op, int root, int nranks, long bytes) {

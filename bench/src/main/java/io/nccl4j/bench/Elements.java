@@ -119,7 +119,8 @@ final class Elements {
     }
     float magnitude = Math.abs(value);
     int exponent = Math.max(Math.getExponent(magnitude), minExponent);
-    // The spacing of representable values here is 2^(exponent - precision + 1); rint rounds to even.
+    // The spacing of representable values here is 2^(exponent - precision + 1); rint rounds to
+    // even.
     double spacings = Math.rint(Math.scalb((double) magnitude, precision - 1 - exponent));
     double rounded = Math.scalb(spacings, exponent - precision + 1);
     if (rounded >= max) {

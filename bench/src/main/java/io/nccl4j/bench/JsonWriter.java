@@ -18,8 +18,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Writes nccl-tests' JSON, schema version 3, while the run goes on; {@link #close} completes the
- * document if neither a result nor a failure did. Differences: numbers and truth values are
- * JSON's own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
+ * document if neither a result nor a failure did. Differences: numbers and truth values are JSON's
+ * own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
  * environment holds only the variables of NCCL, CUDA and nccl4j, without the unique id; {@code
  * nccl4j_version}, {@code backend} and {@code cold_time_us} are added.
  */
@@ -94,8 +94,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
             .toList();
   }
 
-  private void begin(
-      List<String> arguments, Map<String, String> environment, LocalDateTime start) {
+  private void begin(List<String> arguments, Map<String, String> environment, LocalDateTime start) {
     step(
         () -> {
           json.writeStartObject();

@@ -69,8 +69,7 @@ public record Options(
 
   private static void atLeast(String name, int value, int least) {
     if (value < least) {
-      throw new InvalidArgumentException(
-          name + " is " + value, "use " + least + " or more");
+      throw new InvalidArgumentException(name + " is " + value, "use " + least + " or more");
     }
   }
 

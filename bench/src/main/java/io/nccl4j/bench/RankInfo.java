@@ -12,10 +12,4 @@ package io.nccl4j.bench;
  * @param deviceName name of the device for people
  */
 public record RankInfo(
-    int rank,
-    int group,
-    long pid,
-    String host,
-    int device,
-    String deviceId,
-    String deviceName) {}
+    int rank, int group, long pid, String host, int device, String deviceId, String deviceName) {}

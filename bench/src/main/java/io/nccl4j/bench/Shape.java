@@ -11,11 +11,7 @@ package io.nccl4j.bench;
  * @param recvInPlaceOffset likewise for what it receives
  */
 public record Shape(
-    long sendCount,
-    long recvCount,
-    long count,
-    long sendInPlaceOffset,
-    long recvInPlaceOffset) {
+    long sendCount, long recvCount, long count, long sendInPlaceOffset, long recvInPlaceOffset) {
   /** The shape of an operation that sends, receives and names the same count. */
   public static Shape even(long count) {
     return new Shape(count, count, count, 0, 0);

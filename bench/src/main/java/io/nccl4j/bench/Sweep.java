@@ -47,7 +47,7 @@ public record Sweep(long minBytes, long maxBytes, long stepBytes, int stepFactor
   /** The sizes of the warm-up: doubling from {@code minBytes}, as nccl-tests has it. */
   LongStream doublings() {
     return LongStream.iterate(
-        minBytes, size -> size >= 0 && size <= maxBytes, size -> Math.max(1, size * 2));
+        minBytes, size -> size >= 0 && size <= maxBytes, size -> size == 0 ? 1 : times(size, 2));
   }
 
   // Negative once the next size does not fit into a long, which ends the stream.
@@ -56,8 +56,12 @@ public record Sweep(long minBytes, long maxBytes, long stepBytes, int stepFactor
       return -1;
     }
     if (stepFactor > 1) {
-      return size > Long.MAX_VALUE / stepFactor ? -1 : size * stepFactor;
+      return times(size, stepFactor);
     }
     return size > Long.MAX_VALUE - stepBytes ? -1 : size + stepBytes;
+  }
+
+  private static long times(long size, int factor) {
+    return size > Long.MAX_VALUE / factor ? -1 : size * factor;
   }
 }

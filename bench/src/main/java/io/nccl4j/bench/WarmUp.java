@@ -26,20 +26,26 @@ final class WarmUp {
   private final RankSet ranks;
   private final Team team;
   private final Timing timing;
+  private final boolean compile;
   private double budget = FIRST_BUDGET;
 
-  /** Warms up {@code ranks}. */
-  WarmUp(Options options, RankSet ranks, Team team, Timing timing) {
+  /**
+   * Warms up {@code ranks}.
+   *
+   * @param compile whether the compilers' warm-up is wanted
+   */
+  WarmUp(Options options, RankSet ranks, Team team, Timing timing, boolean compile) {
     this.options = options;
     this.ranks = ranks;
     this.team = team;
     this.timing = timing;
+    this.compile = compile;
   }
 
   /** Runs both warm-ups over all sizes, doubling; {@code cases} tells what a size means. */
   void run(LongFunction<Case> cases) {
     long[] sizes = options.sweep().doublings().toArray();
-    double left = budget;
+    double left = compile ? budget : 0;
     for (int i = 0; i < sizes.length && left > 0; i++) {
       left -= compile(cases.apply(sizes[i]), left / (sizes.length - i));
     }

@@ -35,6 +35,7 @@ final class Worker {
    * A thread's part of a run.
    *
    * @param listener hears of results; null on all threads but the one that drives rank 0
+   * @param compile whether to warm up the compilers
    */
   Worker(
       Program program,
@@ -42,7 +43,8 @@ final class Worker {
       RankSet ranks,
       Team team,
       @Nullable RunListener listener,
-      Clock clock) {
+      Clock clock,
+      boolean compile) {
     this.program = program;
     this.options = options;
     this.ranks = ranks;
@@ -52,15 +54,14 @@ final class Worker {
     this.listener = listener;
     this.clock = clock;
     this.timing = new Timing(ranks, team);
-    this.warmUp = new WarmUp(options, ranks, team, timing);
+    this.warmUp = new WarmUp(options, ranks, team, timing, compile);
   }
 
   /** Runs everything; the result is the same on all threads. */
   RunResult run(String version) {
     LocalDateTime start = LocalDateTime.now(clock);
     double cold = coldMicros();
-    RunInfo info =
-        new RunInfo(program, options, backend, version, Roster.gather(ranks), start);
+    RunInfo info = new RunInfo(program, options, backend, version, Roster.gather(ranks), start);
     if (listener != null) {
       listener.started(info);
     }
@@ -90,9 +91,7 @@ final class Worker {
     if (!program.rooted()) {
       return new int[] {-1};
     }
-    return options.root() >= 0
-        ? new int[] {options.root()}
-        : IntStream.range(0, nranks).toArray();
+    return options.root() >= 0 ? new int[] {options.root()} : IntStream.range(0, nranks).toArray();
   }
 
   /** Time of the first operation of this program in this process, before anything else ran. */
@@ -143,8 +142,7 @@ final class Worker {
     timing.nanos(1, options.blocking());
     double nanos = timing.nanos(options.iterations(), options.blocking());
     // Each rank of this thread took as long as the thread.
-    double seconds =
-        team.sum(nanos * ranks.size()) / nranks / options.iterations() / 1e9;
+    double seconds = team.sum(nanos * ranks.size()) / nranks / options.iterations() / 1e9;
     double algBw = size.algorithmBandwidth(seconds);
     OptionalLong wrong =
         options.check() > 0

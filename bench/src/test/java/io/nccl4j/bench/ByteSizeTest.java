@@ -30,7 +30,18 @@ class ByteSizeTest {
   @ParameterizedTest
   @ValueSource(
       strings = {
-        "", "K", "-1", "1T", "1.3K", "1e6", "0x10", "8 8", "8K8", "99999999999G", "1.", "NaN"
+        "",
+        "K",
+        "-1",
+        "1T",
+        "1.3K",
+        "1e6",
+        "0x10",
+        "8 8",
+        "8K8",
+        "99999999999G",
+        "1.",
+        "NaN"
       })
   void refusesWhatIsNone(String text) {
     InvalidArgumentException e =

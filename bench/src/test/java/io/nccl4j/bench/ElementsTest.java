@@ -69,7 +69,8 @@ class ElementsTest {
     assertEquals(0, Elements.ulps(DataType.FLOAT32, 0x80000000L, 0));
     assertEquals(2, Elements.ulps(DataType.FLOAT32, 0x80000001L, 1));
     assertEquals(1, Elements.ulps(DataType.FLOAT8_E4M3, 0x38, 0x39));
-    assertEquals(1, Elements.ulps(DataType.FLOAT64, Double.doubleToLongBits(1), 0x3fefffffffffffffL));
+    assertEquals(
+        1, Elements.ulps(DataType.FLOAT64, Double.doubleToLongBits(1), 0x3fefffffffffffffL));
     // Bits as a sign-extending array element delivers them.
     assertEquals(0, Elements.ulps(DataType.FLOAT16, (short) 0xbc00, 0xbc00));
   }

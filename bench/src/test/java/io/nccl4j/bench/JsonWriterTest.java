@@ -41,8 +41,7 @@ class JsonWriterTest {
   }
 
   private static List<String> names(JsonNode node) {
-    return StreamSupport.stream(
-            ((Iterable<String>) node::fieldNames).spliterator(), false)
+    return StreamSupport.stream(((Iterable<String>) node::fieldNames).spliterator(), false)
         .toList();
   }
 

@@ -4,7 +4,9 @@ import io.nccl4j.DataType;
 import java.util.Arrays;
 import java.util.SplittableRandom;
 
-/** Rounds by looking through all finite elements of a small type; it shares no code with the rest. */
+/**
+ * Rounds by looking through all finite elements of a small type; it shares no code with the rest.
+ */
 final class NearestElement {
   private final double[] magnitudes;
   private final int width;
@@ -22,9 +24,7 @@ final class NearestElement {
     int fields = 1 << (width - 1 - fractionBits);
     // E4M3 has finite numbers in its last exponent, all but the very last pattern.
     int finite =
-        type == DataType.FLOAT8_E4M3
-            ? (fields << fractionBits) - 1
-            : (fields - 1) << fractionBits;
+        type == DataType.FLOAT8_E4M3 ? (fields << fractionBits) - 1 : (fields - 1) << fractionBits;
     magnitudes = new double[finite];
     for (int bits = 0; bits < finite; bits++) {
       int field = bits >> fractionBits;

@@ -34,8 +34,7 @@ class ProgramTest {
 
   @Test
   void nothingHasNoBandwidth() {
-    Case size =
-        Case.of(new AllReduceProgram(), DataType.FLOAT32, ReduceOp.Kind.SUM, -1, 2, 3);
+    Case size = Case.of(new AllReduceProgram(), DataType.FLOAT32, ReduceOp.Kind.SUM, -1, 2, 3);
     assertEquals(0, size.size());
     assertEquals(0, size.algorithmBandwidth(0));
   }

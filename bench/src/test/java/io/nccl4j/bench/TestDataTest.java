@@ -8,9 +8,12 @@ import io.nccl4j.Backend;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import java.math.BigInteger;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.EnumMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.DoubleUnaryOperator;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -26,12 +29,11 @@ import org.junit.jupiter.params.provider.MethodSource;
 class TestDataTest {
   private static final long SEED = 5;
   private static final int ELEMENTS = 3000;
+  private static final Map<DataType, NearestElement> NEAREST = new EnumMap<>(DataType.class);
 
   static Stream<Arguments> cases() {
     return Arrays.stream(DataType.values())
-        .flatMap(
-            type ->
-                Arrays.stream(ReduceOp.Kind.values()).map(op -> Arguments.of(type, op)));
+        .flatMap(type -> Arrays.stream(ReduceOp.Kind.values()).map(op -> Arguments.of(type, op)));
   }
 
   @ParameterizedTest
@@ -105,9 +107,10 @@ class TestDataTest {
     DoubleUnaryOperator round = rounding(type);
     assertEquals(wanted, fold(op, values, round), () -> type + " " + op + " of " + values);
     assertEquals(wanted, fold(op, values.reversed(), round));
-    Collections.rotate(values = new java.util.ArrayList<>(values), values.size() / 2);
-    assertEquals(wanted, fold(op, values, round));
-    assertEquals(wanted, tree(op, values, round));
+    List<Double> rotated = new ArrayList<>(values);
+    Collections.rotate(rotated, values.size() / 2);
+    assertEquals(wanted, fold(op, rotated, round));
+    assertEquals(wanted, tree(op, rotated, round));
   }
 
   private static void checkAverage(DataType type, List<Double> values, long expected) {
@@ -132,9 +135,6 @@ class TestDataTest {
       default -> NEAREST.computeIfAbsent(type, NearestElement::new)::round;
     };
   }
-
-  private static final java.util.Map<DataType, NearestElement> NEAREST =
-      new java.util.EnumMap<>(DataType.class);
 
   private static double combine(ReduceOp.Kind op, double a, double b, DoubleUnaryOperator round) {
     return switch (op) {

@@ -20,8 +20,7 @@ class ThreadTeamTest {
 
   @Test
   void allGetTheSameNumbers() throws Exception {
-    ThreadTeam.Meeting meeting =
-        new ThreadTeam.Meeting(new ThreadBarrier(THREADS), THREADS);
+    ThreadTeam.Meeting meeting = new ThreadTeam.Meeting(new ThreadBarrier(THREADS), THREADS);
     try (ExecutorService executor = Executors.newFixedThreadPool(THREADS)) {
       List<Future<Double>> sums = new ArrayList<>();
       for (int t = 0; t < THREADS; t++) {

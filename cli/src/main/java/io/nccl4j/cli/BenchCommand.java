@@ -127,8 +127,7 @@ abstract class BenchCommand implements Callable<Integer> {
       names = {"-o", "--op"},
       paramLabel = "OP",
       defaultValue = "sum",
-      description =
-          "Reduction: sum, prod, min, max, avg, mulsum or all; default ${DEFAULT-VALUE}.")
+      description = "Reduction: sum, prod, min, max, avg, mulsum or all; default ${DEFAULT-VALUE}.")
   private String op;
 
   @Option(
@@ -261,8 +260,7 @@ abstract class BenchCommand implements Callable<Integer> {
     }
   }
 
-  private int run(
-      Options options, Placement placement, List<RunListener> listeners, Clock clock)
+  private int run(Options options, Placement placement, List<RunListener> listeners, Clock clock)
       throws InterruptedException {
     RunListener all = RunListener.all(listeners);
     boolean correct = new Bench(program, options, placement, all, clock).run().correct();

@@ -24,7 +24,8 @@ final class IdFileRemover implements RunListener {
       Files.deleteIfExists(file);
     } catch (IOException e) {
       throw (SystemErrorException)
-          new SystemErrorException("cannot remove " + file + ": " + e, "it holds a secret: remove it")
+          new SystemErrorException(
+                  "cannot remove " + file + ": " + e, "it holds a secret: remove it")
               .causedBy(e);
     }
   }

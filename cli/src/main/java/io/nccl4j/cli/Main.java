@@ -38,8 +38,8 @@ public final class Main {
         new CommandLine(top)
             .addSubcommand(new AllReduceCommand(context))
             .addSubcommand(new SendRecvCommand(context))
-            .setOut(new PrintWriter(out, true))
-            .setErr(new PrintWriter(err, true))
+            .setOut(new PrintWriter(out, true, out.charset()))
+            .setErr(new PrintWriter(err, true, err.charset()))
             .setParameterExceptionHandler(this::badOption)
             .setExecutionExceptionHandler((failure, command, parsed) -> report(failure, top));
     try {

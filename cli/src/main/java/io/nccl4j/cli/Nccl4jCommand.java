@@ -22,6 +22,7 @@ import picocli.CommandLine.Spec;
 final class Nccl4jCommand implements Runnable {
   @Spec private CommandSpec spec;
 
+  @SuppressWarnings("unused") // picocli looks at the annotation only
   @Option(
       names = {"-h", "--help"},
       usageHelp = true,
@@ -29,6 +30,7 @@ final class Nccl4jCommand implements Runnable {
       description = "Show this help and exit.")
   private boolean help;
 
+  @SuppressWarnings("unused") // as above
   @Option(
       names = "--version",
       versionHelp = true,

@@ -88,9 +88,7 @@ final class RankEnvironment {
   /** The file in which this process, having rank 0, writes the token; null if there is none. */
   @Nullable Path idFile() {
     String file = token(UNIQUE_ID_FILE);
-    return launched && rank == 0 && token(UNIQUE_ID) == null && file != null
-        ? Path.of(file)
-        : null;
+    return launched && rank == 0 && token(UNIQUE_ID) == null && file != null ? Path.of(file) : null;
   }
 
   private UniqueId uniqueId() {

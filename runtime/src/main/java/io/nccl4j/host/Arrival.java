@@ -20,7 +20,7 @@ final class Arrival {
               "communicator " + self.name() + ": " + missing(self, control) + " did not attach before the init timeout",
               "see whether those processes hang; init-timeout sets the deadline");
         }
-        if (++sleeps % SLEEPS_PER_LOOK == 0 && ProcessHandle.of(pid(part, k)).isEmpty()) {
+        if (++sleeps % SLEEPS_PER_LOOK == 0 && isGone(pid(part, k))) {
           throw new PeerFailedException(
               k,
               "communicator " + self.name() + ": rank " + k + " died while it joined (process " + pid(part, k) + ")",
@@ -29,6 +29,11 @@ final class Arrival {
         LockSupport.parkNanos(SLEEP_NANOS);
       }
     }
+  }
+
+  /** A process of another PID namespace has no number here: its death shows by the deadline only. */
+  private static boolean isGone(long pid) {
+    return pid != 0 && ProcessHandle.of(pid).isEmpty();
   }
 
   private static long pid(LocalPart part, int rank) {

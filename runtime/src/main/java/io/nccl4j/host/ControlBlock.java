@@ -11,7 +11,7 @@ import java.lang.invoke.VarHandle;
  * <pre>
  * header     magic, layout, nranks, uuid                                    creator writes once
  *            epoch: grows whenever a rank fails, leaves or is found dead    anybody, atomically
- * process p  robust mutex (64 B), flags: left, dead                         see DeathWatch
+ * process p  robust mutex (64 B), flags: left or away, dead                 see DeathWatch
  * rank r     state                                                          owner
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
@@ -43,6 +43,7 @@ final class ControlBlock {
   private static final long UUID_HIGH = 24;
   private static final long UUID_LOW = 32;
   private static final long LEFT = 64;
+  private static final long AWAY = 2;
   private static final long DEAD = 72;
   private static final long DONE = LINE;
   private static final long SYNC = 2 * LINE;
@@ -140,6 +141,15 @@ final class ControlBlock {
 
   void setLeft(int process) {
     setRelease(process(process) + LEFT, 1);
+  }
+
+  /** Whether the process has left and does not touch its mutex, or this memory, any more. */
+  boolean isAway(int process) {
+    return getAcquire(process(process) + LEFT) == AWAY;
+  }
+
+  void setAway(int process) {
+    setRelease(process(process) + LEFT, AWAY);
   }
 
   boolean isDead(int process) {

@@ -32,6 +32,8 @@ final class HostBuffer implements DeviceBuffer {
   private final boolean shared;
   private final HostBuffer root;
   private final HostHeap.@Nullable Block block;
+
+  @SuppressWarnings("unused") // by VarHandle
   private boolean closed;
 
   /** An allocated buffer, which owns {@code block}. */

@@ -10,6 +10,7 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
+import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.ScheduledCommunicator;
 import io.nccl4j.schedule.Signature;
@@ -19,6 +20,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -55,16 +57,24 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   private long issued;
   private int signature;
+  private final Object closing = new Object();
   private volatile long seenEpoch;
   private volatile long seenGroupEpoch;
   private volatile boolean someoneLeft;
+  private final AtomicInteger graphs = new AtomicInteger();
+  private volatile boolean peersQuiet;
+  private volatile int lastInUse;
   private volatile @Nullable NcclException failure;
   private volatile boolean closed;
 
   private HostCommunicator(
-      int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name, Fifo fifo) {
-    super(rank, part.nranks(), device, fifo.works);
-    fifo.owner = this;
+      int rank,
+      HostDevice device,
+      LocalPart part,
+      CommunicatorConfig config,
+      String name,
+      WorkFifo<HostWork> fifo) {
+    super(rank, part.nranks(), device, fifo);
     this.name = name;
     this.config = config;
     this.part = part;
@@ -85,23 +95,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     lanes = new LaneEngine(this, control);
   }
 
-  /** Lets the FIFO's works know their communicator, which does not exist yet when the FIFO is made. */
-  private static final class Fifo {
-    private final WorkFifo<HostWork> works;
-    private @Nullable HostCommunicator owner;
-
-    Fifo(long bytes) {
-      works = new WorkFifo<>(bytes, HostWork::new);
-    }
-  }
-
   /** A rank that the others can see; it is usable after {@link #awaitAll}. */
   static HostCommunicator create(
       int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name) {
-    Fifo fifo = new Fifo(config.fifoBytes());
+    WorkFifo<HostWork> fifo = new WorkFifo<>(config.fifoBytes(), HostWork::new);
     HostCommunicator communicator = new HostCommunicator(rank, device, part, config, name, fifo);
-    for (int i = 0; i < fifo.works.capacity(); i++) {
-      fifo.works.at(i).communicator = communicator;
+    for (int i = 0; i < fifo.capacity(); i++) {
+      fifo.at(i).communicator = communicator;
     }
     part.set(rank, communicator);
     HostProcess.self().add(communicator);
@@ -186,18 +186,70 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @Override
   protected void assign(HostWork work) {
     work.reset();
+    long seq;
     if (work.isCollective()) {
-      work.seq = ++issued;
-      signature = Signature.chain(signature, work.code(), signedCount(work));
+      seq = ++issued;
+      signature = signatureAfter(signature, work);
       work.signature = signature;
     } else {
-      long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
-      work.seq = ++lane[work.root];
-      // The peer's side must come to the same: only what both know.
-      work.signature =
-          Signature.chain(0, Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
+      seq = ++(work.kind == OpKind.SEND ? sendSeq : recvSeq)[work.root];
+      work.signature = laneSignature(work);
     }
-    ledger.issue(work);
+    work.seq = seq;
+    work.ledger = ledger.issue(work, seq);
+  }
+
+  /** Takes a number for a graph's work, which may still be running in an earlier launch: it is not touched. */
+  void number(HostWork work) {
+    long seq;
+    if (work.isCollective()) {
+      seq = ++issued;
+      signature = signatureAfter(signature, work);
+    } else {
+      seq = ++(work.kind == OpKind.SEND ? sendSeq : recvSeq)[work.root];
+    }
+    ledger.issue(work, seq);
+  }
+
+  long issuedCollectives() {
+    return issued;
+  }
+
+  int lastSignature() {
+    return signature;
+  }
+
+  long laneCount(boolean sends, int peer) {
+    return (sends ? sendSeq : recvSeq)[peer];
+  }
+
+  /** The signature of a collective that follows one with signature {@code previous}. */
+  int signatureAfter(int previous, HostWork work) {
+    return Signature.chain(previous, work.code(), signedCount(work));
+  }
+
+  /** Both sides of a lane must come to the same: only what both know. */
+  static int laneSignature(HostWork work) {
+    return Signature.chain(0, Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
+  }
+
+  @Override
+  protected HostWork newCapturedWork() {
+    HostWork work = new HostWork(true);
+    work.communicator = this;
+    return work;
+  }
+
+  /** A graph with operations of this communicator was launched. */
+  void graphStarted() {
+    graphs.incrementAndGet();
+  }
+
+  /** Such a graph has run, or was dropped. */
+  void graphEnded() {
+    if (graphs.decrementAndGet() == 0 && !isHealthy()) {
+      becomeQuietIfIdle();
+    }
   }
 
   /** What of the counts all ranks know. */
@@ -214,9 +266,23 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     while (!fifo().hasRoom()) {
       HostWork oldest = fifo().oldest();
       if (oldest.stream instanceof HostStream stream) {
-        Progress.drive(stream, stream.head() + 1, Long.MAX_VALUE);
+        driveHead(stream, Long.MAX_VALUE);
       }
     }
+  }
+
+  /**
+   * Drives a stream until its first task is done.
+   *
+   * @return false if the stream is empty
+   */
+  private static boolean driveHead(HostStream stream, long timeoutNanos) {
+    long head = stream.head();
+    if (head == stream.tail()) {
+      return false;
+    }
+    Progress.drive(stream, head + 1, timeoutNanos);
+    return true;
   }
 
   // ---- completion and failure
@@ -237,23 +303,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         HostProcess.self().quarantine(recv.root(), this);
       }
     }
-    work.free();
-    becomeQuietIfIdle();
   }
 
-  private void becomeQuietIfIdle() {
-    if (failure != null && isIdle()) {
+  /** Tells the others when this failed rank has no work left. It may have left, and its control block be gone. */
+  synchronized void becomeQuietIfIdle() {
+    if (!closed && failure != null && graphs.get() == 0 && anyInUse() == null) {
       addFlag(RankState.QUIET);
     }
-  }
-
-  private boolean isIdle() {
-    for (int i = 0; i < fifo().capacity(); i++) {
-      if (fifo().at(i).isInUse()) {
-        return false;
-      }
-    }
-    return true;
   }
 
   boolean isHealthy() {
@@ -267,11 +323,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public State state() {
-    if (closed) {
-      return State.CLOSED;
-    }
-    if (failure == null && (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch)) {
-      lookForFaults();
+    synchronized (this) {
+      if (closed) {
+        return State.CLOSED;
+      }
+      if (failure == null && (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch)) {
+        lookForFaults();
+      }
     }
     NcclException cause = failure;
     return cause == null ? State.READY : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
@@ -363,7 +421,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     String who = "rank " + k + " of communicator " + name;
     switch (RankState.code(state)) {
       case RankState.MISMATCH ->
-          fail(mismatchSeenBy(k, other, RankState.seq(state)), other, RankState.seq(state));
+          fail(mismatchSeenBy(k, other, near(RankState.seq(state))), other, RankState.seq(state));
       case RankState.DEADLINE ->
           fail(
               new PeerFailedException(k, who + " gave up because the deadline of an operation passed", "see its message"),
@@ -381,6 +439,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       case RankState.ERROR -> fail(new PeerFailedException(k, who + " failed", "see its message"), k, 0);
       default -> {}
     }
+  }
+
+  /** The sequence number with these low 32 bits that this rank has issued, or is about to. */
+  private long near(long low) {
+    return issued + ((int) low - (int) issued);
   }
 
   // ---- explanations
@@ -493,8 +556,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     return null;
   }
 
-  /** Whether no other rank can touch this rank's memory on behalf of this communicator. */
+  /** Whether no other rank can touch this rank's memory on behalf of this communicator; once true, it stays so. */
   boolean peersAreQuiet() {
+    if (peersQuiet) {
+      // The control block may be gone.
+      return true;
+    }
     for (int k = 0; k < nranks(); k++) {
       if (k != rank()
           && !RankState.isQuiet(control.getAcquire(control.state(k)))
@@ -502,6 +569,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         return false;
       }
     }
+    peersQuiet = true;
     return true;
   }
 
@@ -520,6 +588,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @Override
   public @Nullable HostCommunicator split(int color, int key, CommunicatorConfig childConfig) {
     requireReady();
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException("split: a group is open on this thread", "launch or close the group first");
+    }
     if (color < 0 && color != NO_COLOR) {
       throw new InvalidArgumentException("split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
     }
@@ -541,18 +612,27 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public void abort() {
-    if (!closed) {
-      fail(new AbortedException("communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+    synchronized (this) {
+      if (!closed) {
+        fail(new AbortedException("communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+      }
     }
   }
 
   @Override
-  public synchronized void close() {
-    if (closed) {
-      return;
+  public void close() {
+    synchronized (closing) {
+      if (!closed) {
+        finishOwnWork();
+        synchronized (this) {
+          closed = true;
+        }
+        depart();
+      }
     }
-    finishOwnWork();
-    closed = true;
+  }
+
+  private void depart() {
     addFlag(RankState.LEFT);
     control.advanceEpoch();
     HostProcess.self().remove(this);
@@ -573,9 +653,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         long left = timeout - (System.nanoTime() - start);
         if (-left > timeout) {
           throw new InvalidUsageException(
-              work.describe() + " cannot be given up: it is queued behind the work of another communicator, or in an open"
-                  + " group",
-              "close the stream or the group first");
+              work.describe() + " cannot be given up: it is queued behind the work of another communicator",
+              "close the stream first");
         }
         if (left <= 0 && isHealthy()) {
           fail(
@@ -584,16 +663,44 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
                       + describeMissing(work),
                   "synchronize before closing; close-timeout sets how long close waits"));
         }
-        Progress.drive(stream, stream.head() + 1, Math.max(left, 1_000_000));
+        if (!driveHead(stream, Math.max(left, 1_000_000)) && work.isInUse()) {
+          throw new InvalidUsageException(
+              "communicator " + name + " has operations in an open group", "launch or close the group first");
+        }
       }
       work = anyInUse();
     }
+    finishGraphs(start, timeout);
   }
 
+  private void finishGraphs(long start, long timeout) {
+    while (graphs.get() > 0) {
+      long left = timeout - (System.nanoTime() - start);
+      if (-left > timeout) {
+        throw new InvalidUsageException(
+            "communicator " + name + ": a graph cannot be given up, because it is queued behind the work of another"
+                + " communicator",
+            "close the stream first");
+      }
+      if (left <= 0 && isHealthy()) {
+        fail(
+            new AbortedException(
+                "a graph was unfinished when communicator " + name + " was closed",
+                "synchronize before closing; close-timeout sets how long close waits"));
+      }
+      Progress.helpAll();
+    }
+  }
+
+  /** The search starts where the last one ended, so that dropping a full FIFO looks at each place about once. */
   private @Nullable HostWork anyInUse() {
-    for (int i = 0; i < fifo().capacity(); i++) {
-      HostWork work = fifo().at(i);
+    int capacity = fifo().capacity();
+    int start = lastInUse;
+    for (int i = 0; i < capacity; i++) {
+      int index = start + i & capacity - 1;
+      HostWork work = fifo().at(index);
       if (work.isInUse()) {
+        lastInUse = index;
         return work;
       }
     }

@@ -24,6 +24,8 @@ final class HostEvent implements Event {
   private volatile @Nullable HostStream stream;
   private volatile long position;
   private volatile boolean closed;
+  private @Nullable Capture capture;
+  private int[] capturedAfter = {};
 
   HostEvent(HostDevice device) {
     this.device = device;
@@ -41,6 +43,20 @@ final class HostEvent implements Event {
     long generation = issued + 1;
     issued = generation;
     return generation;
+  }
+
+  /** Notes that the event was recorded in a capture, after these nodes, and not in a running stream. */
+  void captureAt(@Nullable Capture in, int[] after) {
+    capture = in;
+    capturedAfter = after;
+  }
+
+  @Nullable Capture capture() {
+    return capture;
+  }
+
+  int[] capturedAfter() {
+    return capturedAfter;
   }
 
   long issued() {

@@ -39,6 +39,7 @@ final class HostProcess {
   private final Map<Long, HostHeap.Block> blocks = new ConcurrentHashMap<>();
   private final AtomicLong handles = new AtomicLong();
   private final List<HostCommunicator> communicators = new CopyOnWriteArrayList<>();
+  private final List<HostExecutableGraph> graphs = new CopyOnWriteArrayList<>();
   private final Map<HostBuffer, Set<HostCommunicator>> quarantine = new IdentityHashMap<>();
 
   private HostProcess() {}
@@ -110,6 +111,14 @@ final class HostProcess {
     Progress.setRanks(mostRanks());
   }
 
+  void add(HostExecutableGraph graph) {
+    graphs.add(graph);
+  }
+
+  void remove(HostExecutableGraph graph) {
+    graphs.remove(graph);
+  }
+
   private int mostRanks() {
     return communicators.stream().mapToInt(HostCommunicator::nranks).max().orElse(1);
   }
@@ -120,6 +129,11 @@ final class HostProcess {
       HostWork work = communicator.userOf(buffer);
       if (work != null) {
         return work.describe();
+      }
+    }
+    for (HostExecutableGraph graph : graphs) {
+      if (graph.uses(buffer)) {
+        return "a graph that was launched";
       }
     }
     for (HostStream stream : Progress.streams()) {

@@ -5,17 +5,20 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
+import io.nccl4j.Graph;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.host.kernel.Copies;
+import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.EngineStream;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -40,6 +43,7 @@ final class HostStream implements EngineStream<HostWork> {
   private long next;
   private @Nullable HostWork first;
   private @Nullable HostWork last;
+  private @Nullable Capture capture;
   private @Nullable Thread submitter;
   private volatile @Nullable NcclException error;
   private volatile boolean closed;
@@ -67,7 +71,7 @@ final class HostStream implements EngineStream<HostWork> {
   @Override
   public void awaitRoom() {
     requireUsable();
-    if (next - head() >= CAPACITY) {
+    if (capture == null && next - head() >= CAPACITY) {
       Progress.drive(this, next - CAPACITY + 1, Long.MAX_VALUE);
       throwIfFailed();
     }
@@ -90,20 +94,81 @@ final class HostStream implements EngineStream<HostWork> {
 
   @Override
   public void publish() {
-    StreamTask task = ring[(int) next & CAPACITY - 1];
-    task.kind = StreamTask.WORKS;
-    task.works = first;
+    HostWork plan = java.util.Objects.requireNonNull(first);
     first = null;
     last = null;
+    if (capture != null) {
+      capture.addPlan(this, plan);
+      return;
+    }
+    StreamTask task = ring[(int) next & CAPACITY - 1];
+    task.kind = StreamTask.WORKS;
+    task.works = plan;
     release();
   }
 
-  private void release() {
+  /** Makes the next entry visible; returns the position up to which one must drive to see it done. */
+  long release() {
     Thread me = Thread.currentThread();
     if (submitter != me) {
       submitter = me;
     }
     CELL.setRelease(cells, TAIL, ++next);
+    return next;
+  }
+
+  /** The next entry, made a launch of a graph; there is room for it. */
+  StreamTask graphTask(HostExecutableGraph graph, long launch, int bases) {
+    StreamTask task = ring[(int) next & CAPACITY - 1];
+    task.kind = StreamTask.GRAPH;
+    task.graph = graph;
+    task.generation = launch;
+    task.begun = false;
+    if (task.bases.length < bases) {
+      task.bases = new long[bases];
+    }
+    return task;
+  }
+
+  @Override
+  public void beginCapture() {
+    requireUsable();
+    if (capture != null) {
+      throw new InvalidUsageException("beginCapture: the stream is being captured", "end that capture first");
+    }
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException("beginCapture: a group is open on this thread", "launch or close it first");
+    }
+    capture = new Capture(this);
+  }
+
+  @Override
+  public Graph endCapture() {
+    requireOpen();
+    Capture ending = capture;
+    if (ending == null) {
+      throw new InvalidUsageException("endCapture: the stream is not being captured", "call beginCapture first");
+    }
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException("endCapture: a group is open on this thread", "launch or close it first");
+    }
+    return new HostGraph(ending.end(this));
+  }
+
+  @Override
+  public boolean isCapturing() {
+    return capture != null;
+  }
+
+  void leaveCapture() {
+    capture = null;
+  }
+
+  private void refuseInCapture(String call) {
+    if (capture != null) {
+      throw new InvalidUsageException(
+          call + ": the stream is being captured, which runs nothing", "end the capture, or use another stream");
+    }
   }
 
   @Override
@@ -153,7 +218,16 @@ final class HostStream implements EngineStream<HostWork> {
     task.bytes = bytes;
     task.sourceOwner = sourceOwner;
     task.targetOwner = targetOwner;
-    release();
+    releaseOrCapture(task);
+  }
+
+  private void releaseOrCapture(StreamTask task) {
+    if (capture == null) {
+      release();
+    } else {
+      capture.addTask(this, task);
+      task.clear();
+    }
   }
 
   @Override
@@ -165,12 +239,17 @@ final class HostStream implements EngineStream<HostWork> {
     task.bytes = to.byteSize();
     task.value = value;
     task.targetOwner = to;
-    release();
+    releaseOrCapture(task);
   }
 
   @Override
   public void record(Event event) {
     HostEvent own = host(event);
+    if (capture != null) {
+      own.captureAt(capture, capture.frontier(this));
+      return;
+    }
+    own.captureAt(null, new int[0]);
     StreamTask task = nextTask(StreamTask.RECORD);
     task.event = own;
     task.generation = own.issue(this, next + 1);
@@ -180,6 +259,10 @@ final class HostStream implements EngineStream<HostWork> {
   @Override
   public void waitFor(Event event) {
     HostEvent other = host(event);
+    if (capture != null || other.capture() != null) {
+      joinCapture(other);
+      return;
+    }
     if (other.isComplete() && other.failure() == null) {
       requireUsable();
       return;
@@ -188,6 +271,24 @@ final class HostStream implements EngineStream<HostWork> {
     task.event = other;
     task.generation = other.issued();
     release();
+  }
+
+  private void joinCapture(HostEvent event) {
+    Capture of = event.capture();
+    if (of == null) {
+      throw new InvalidUsageException(
+          "waitFor: the stream is being captured, the event was recorded outside the capture",
+          "wait for it before beginCapture, or record it on a stream of the capture");
+    }
+    if (of.hasEnded()) {
+      throw new InvalidUsageException("waitFor: the event was recorded in a capture that has ended", "record it anew");
+    }
+    if (capture != null && capture != of) {
+      throw new InvalidUsageException("waitFor: the event belongs to another capture", "keep captures apart");
+    }
+    requireUsable();
+    capture = of;
+    of.join(this, event.capturedAfter());
   }
 
   private StreamTask nextTask(int kind) {
@@ -233,6 +334,7 @@ final class HostStream implements EngineStream<HostWork> {
   @Override
   public boolean query() {
     requireUsable();
+    refuseInCapture("query");
     Progress.poke(this);
     throwIfFailed();
     return head() == tail();
@@ -240,7 +342,8 @@ final class HostStream implements EngineStream<HostWork> {
 
   @Override
   public void synchronize() {
-    requireUsable();
+    requireOpen();
+    refuseInCapture("synchronize");
     Progress.drive(this, next, Long.MAX_VALUE);
     throwIfFailed();
   }
@@ -250,7 +353,8 @@ final class HostStream implements EngineStream<HostWork> {
     if (timeout == null || timeout.isNegative()) {
       throw new InvalidArgumentException("the timeout is " + timeout, "pass a duration of 0 or more");
     }
-    requireUsable();
+    requireOpen();
+    refuseInCapture("synchronize");
     long nanos = timeout.compareTo(Duration.ofNanos(Long.MAX_VALUE)) >= 0 ? Long.MAX_VALUE : timeout.toNanos();
     boolean done = Progress.drive(this, next, nanos);
     throwIfFailed();
@@ -266,6 +370,7 @@ final class HostStream implements EngineStream<HostWork> {
     if (closed) {
       return;
     }
+    refuseInCapture("close");
     Progress.drive(this, next, Long.MAX_VALUE);
     closed = true;
     Progress.remove(this);
@@ -276,10 +381,14 @@ final class HostStream implements EngineStream<HostWork> {
   }
 
   private void requireUsable() {
+    requireOpen();
+    throwIfFailed();
+  }
+
+  private void requireOpen() {
     if (closed) {
       throw new InvalidUsageException("the stream is closed", "create a new one with device.newStream()");
     }
-    throwIfFailed();
   }
 
   private void throwIfFailed() {
@@ -352,7 +461,7 @@ final class HostStream implements EngineStream<HostWork> {
     if (work.next == null) {
       int result = step(work);
       if (result == Step.DONE) {
-        work.free();
+        retire(work);
       }
       return result;
     }
@@ -367,7 +476,7 @@ final class HostStream implements EngineStream<HostWork> {
         } else {
           previous.next = following;
         }
-        work.free();
+        retire(work);
         result = Step.MOVED;
       } else {
         previous = work;
@@ -378,7 +487,21 @@ final class HostStream implements EngineStream<HostWork> {
     return task.works == null ? Step.DONE : result;
   }
 
-  private int step(HostWork work) {
+  /** Gives the work's place in the FIFO back; nothing of it may be touched afterwards. */
+  private static void retire(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    work.free();
+    if (!communicator.isHealthy()) {
+      communicator.becomeQuietIfIdle();
+    }
+  }
+
+  @Nullable NcclException error() {
+    return error;
+  }
+
+  /** Takes a step of one work, and turns what it throws into this stream's failure. */
+  int step(HostWork work) {
     HostCommunicator communicator = work.communicator;
     if (error == null && communicator.isHealthy()) {
       try {
@@ -434,6 +557,9 @@ final class HostStream implements EngineStream<HostWork> {
             Copies.fill(task.target, task.targetOffset, task.bytes, task.value);
           }
         }
+        case StreamTask.GRAPH -> {
+          return java.util.Objects.requireNonNull(task.graph).step(this, task);
+        }
         case StreamTask.RECORD -> java.util.Objects.requireNonNull(event).complete(task.generation, error);
         default -> {
           if (!java.util.Objects.requireNonNull(event).isComplete(task.generation)) {
@@ -458,27 +584,29 @@ final class HostStream implements EngineStream<HostWork> {
 
   /** Looks whether a rank that the head waits for has failed or left. */
   void checkFaults() {
-    StreamTask task = headTask();
-    for (HostWork work = task == null ? null : task.works; work != null; work = (HostWork) work.next) {
-      work.communicator.checkFaults(work);
-    }
+    forEachPending(work -> work.communicator.checkFaults(work));
   }
 
   /** Notes since when the head waits, and fails it when its deadline has passed. */
   void checkDeadline(long now) {
-    StreamTask task = headTask();
-    for (HostWork work = task == null ? null : task.works; work != null; work = (HostWork) work.next) {
-      work.communicator.checkDeadline(work, now);
-    }
+    forEachPending(work -> work.communicator.checkDeadline(work, now));
   }
 
-  private @Nullable StreamTask headTask() {
+  private void forEachPending(Consumer<HostWork> action) {
     long head = head();
     if (head == tail()) {
-      return null;
+      return;
     }
     StreamTask task = ring[(int) head & CAPACITY - 1];
-    return task.kind == StreamTask.WORKS ? task : null;
+    if (task.kind == StreamTask.GRAPH) {
+      if (task.begun) {
+        java.util.Objects.requireNonNull(task.graph).forEachPending(action);
+      }
+    } else if (task.kind == StreamTask.WORKS) {
+      for (HostWork work = task.works; work != null; work = (HostWork) work.next) {
+        action.accept(work);
+      }
+    }
   }
 
   /** For messages; may be out of date when another thread drives. */
@@ -489,6 +617,9 @@ final class HostStream implements EngineStream<HostWork> {
     }
     StreamTask task = ring[(int) head & CAPACITY - 1];
     HostWork work = task.works;
+    if (task.kind == StreamTask.GRAPH) {
+      return "a graph";
+    }
     if (work == null) {
       return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";
     }
@@ -499,15 +630,11 @@ final class HostStream implements EngineStream<HostWork> {
   boolean uses(Object buffer) {
     for (long i = head(); i < tail(); i++) {
       StreamTask task = ring[(int) i & CAPACITY - 1];
-      if (isPart(task.sourceOwner, buffer) || isPart(task.targetOwner, buffer)) {
+      if (GraphNode.isPart(task.sourceOwner, buffer) || GraphNode.isPart(task.targetOwner, buffer)) {
         return true;
       }
     }
     return false;
-  }
-
-  private static boolean isPart(@Nullable Object owner, Object buffer) {
-    return owner == buffer || owner instanceof HostBuffer part && part.root() == buffer;
   }
 
   HostDevice hostDevice() {

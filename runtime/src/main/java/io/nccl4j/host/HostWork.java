@@ -57,6 +57,9 @@ final class HostWork extends Work {
   /** Clock, in ns, when this work first turned slow; 0 before. */
   long slowSince;
 
+  /** Whether a graph is done with it in the current launch. */
+  boolean finished;
+
   /** Its ledger entry's offset in the control block. */
   long ledger;
 
@@ -72,6 +75,34 @@ final class HostWork extends Work {
     position = 0;
     target = 0;
     slowSince = 0;
+    finished = false;
+  }
+
+  /** A work of a FIFO. */
+  HostWork() {
+    this(false);
+  }
+
+  HostWork(boolean captured) {
+    super(captured);
+  }
+
+  /** The same operation for another executable graph. */
+  HostWork copy() {
+    HostWork copy = new HostWork(true);
+    copy.communicator = communicator;
+    copy.kind = kind;
+    copy.type = type;
+    copy.op = op;
+    copy.count = count;
+    copy.root = root;
+    copy.send = send;
+    copy.recv = recv;
+    copy.sendCounts = sendCounts;
+    copy.sendDisplacements = sendDisplacements;
+    copy.recvCounts = recvCounts;
+    copy.recvDisplacements = recvDisplacements;
+    return copy;
   }
 
   HostBuffer sendBuffer() {

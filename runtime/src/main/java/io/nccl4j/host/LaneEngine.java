@@ -66,6 +66,10 @@ final class LaneEngine {
     return lane + (seq & ControlBlock.LANE_SLOTS - 1) * ControlBlock.SLOT_BYTES;
   }
 
+  private static int refOf(int peer, long seq) {
+    return peer * ControlBlock.LANE_SLOTS + (int) (seq & ControlBlock.LANE_SLOTS - 1);
+  }
+
   private static long word(HostWork w) {
     return (long) w.signature << 32 | w.seq & 0xffffffffL;
   }
@@ -116,7 +120,7 @@ final class LaneEngine {
         control.setPlain(slot + OFFSET, bounce(peer).offset());
         control.setPlain(slot + MODE, CHUNKED);
       } else {
-        sendRefs[peer * ControlBlock.LANE_SLOTS + (int) w.seq % ControlBlock.LANE_SLOTS] = buffer.segment();
+        sendRefs[refOf(peer, w.seq)] = buffer.segment();
         control.setPlain(slot + OFFSET, buffer.offset());
         control.setPlain(slot + MODE, PULLED);
       }
@@ -195,8 +199,7 @@ final class LaneEngine {
     MemorySegment source =
         local == null
             ? communicator.heapOf(peer)
-            : local.lanes().sendRefs[
-                rank * ControlBlock.LANE_SLOTS + (int) w.seq % ControlBlock.LANE_SLOTS];
+            : local.lanes().sendRefs[refOf(rank, w.seq)];
     long from = control.getPlain(slot + OFFSET) + w.position;
     Copies.copy(source, from, buffer.segment(), buffer.offset() + w.position, length);
     w.position += length;

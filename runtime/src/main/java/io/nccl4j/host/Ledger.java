@@ -28,15 +28,24 @@ final class Ledger {
     this.own = control.ledger(rank);
   }
 
-  /** Notes a submitted work; by the submitting thread. */
-  void issue(HostWork work) {
-    long entry =
-        own + (written++ & ControlBlock.LEDGER_ENTRIES - 1) * ControlBlock.LEDGER_BYTES;
+  /** Notes a submitted work, by the submitting thread; returns the entry's offset. */
+  long issue(HostWork work, long seq) {
+    long entry = entryAt(written++);
     control.setPlain(entry + CODE, work.code());
     control.setPlain(entry + COUNT, work.count);
     control.setPlain(entry + STATE, ISSUED);
-    control.setRelease(entry + SEQ, work.seq);
-    work.ledger = entry;
+    control.setRelease(entry + SEQ, seq);
+    return entry;
+  }
+
+  /** Number of entries written so far. */
+  long written() {
+    return written;
+  }
+
+  /** Offset of the entry with this number. */
+  long entryAt(long number) {
+    return own + (number & ControlBlock.LEDGER_ENTRIES - 1) * ControlBlock.LEDGER_BYTES;
   }
 
   void complete(HostWork work) {

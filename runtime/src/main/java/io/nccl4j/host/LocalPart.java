@@ -114,7 +114,17 @@ final class LocalPart {
         return false;
       }
     }
-    return group.isOver() || !sharesBlockWithGroup();
+    return (group.isOver() || !sharesBlockWithGroup()) && localRanksKnow();
+  }
+
+  /** Local ranks may be asked about their peers after the control block is gone. */
+  private boolean localRanksKnow() {
+    for (HostCommunicator rank : ranks) {
+      if (rank != null && !rank.peersAreQuiet()) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private boolean sharesBlockWithGroup() {

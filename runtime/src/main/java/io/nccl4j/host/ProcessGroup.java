@@ -21,6 +21,8 @@ final class ProcessGroup {
   private final @Nullable DeathWatch watch;
   private final MemorySegment[] heaps;
   private final List<HostCommunicator> failed = new CopyOnWriteArrayList<>();
+  private final boolean[] dead;
+  private volatile boolean released;
   private int holders;
   private boolean held;
   private boolean watching;
@@ -39,6 +41,7 @@ final class ProcessGroup {
     this.processes = processes;
     this.pids = pids;
     this.self = self;
+    dead = new boolean[processes.length];
     if (processes.length == 1) {
       watch = null;
     } else {
@@ -66,8 +69,17 @@ final class ProcessGroup {
     return control.epoch();
   }
 
+  /** Whether a process is dead; once true, it stays so, even when the control block is gone. */
   boolean isDead(int process) {
-    return control.isDead(process);
+    if (!dead[process] && (control.isDead(process) || released && hasVanished(process))) {
+      dead[process] = true;
+    }
+    return dead[process];
+  }
+
+  /** After leaving, this process watches nobody; a process of another PID namespace has no number here. */
+  private boolean hasVanished(int process) {
+    return pids[process] != 0 && ProcessHandle.of(pids[process]).isEmpty();
   }
 
   private void died(int process) {
@@ -104,8 +116,11 @@ final class ProcessGroup {
     }
     control.setLeft(self);
     control.advanceEpoch();
-    if (watch != null) {
-      CompletableFuture<Void> ended = watch.close();
+    released = true;
+    if (watch == null) {
+      control.setAway(self);
+    } else {
+      CompletableFuture<Void> ended = watch.close().thenRun(() -> control.setAway(self));
       HostProcess.self()
           .heap()
           .whenSafe(
@@ -134,7 +149,7 @@ final class ProcessGroup {
   /** Whether no process can touch the group's control block any more. */
   boolean isOver() {
     for (int p = 0; p < processes.length; p++) {
-      if (!control.hasLeft(p) && !control.isDead(p)) {
+      if (!control.isAway(p) && !isDead(p)) {
         return false;
       }
     }

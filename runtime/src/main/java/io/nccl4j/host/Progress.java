@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import java.util.Arrays;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Who moves what. Any thread that waits drives the stream it waits for; when that is blocked it helps the other streams it
@@ -136,13 +137,20 @@ final class Progress {
     }
   }
 
+  /** Takes what steps it can of all streams, then lets other threads run. */
+  static void helpAll() {
+    if (help(null, null) <= 0) {
+      LockSupport.parkNanos(MIN_SLEEP_NANOS);
+    }
+  }
+
   /**
    * Takes steps of other streams.
    *
    * @param submitter only streams this thread submitted to; null for all
    * @return 1 if something moved, 0 if nothing did, −1 if there is no such stream with work in it
    */
-  private static int help(HostStream waiting, @org.jspecify.annotations.Nullable Thread submitter) {
+  private static int help(@Nullable HostStream waiting, @Nullable Thread submitter) {
     int result = -1;
     for (HostStream stream : streams) {
       if (stream == waiting

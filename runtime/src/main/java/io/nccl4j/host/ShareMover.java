@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.ReduceOp;
 import io.nccl4j.host.kernel.Copies;
+import io.nccl4j.schedule.OpKind;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -14,6 +15,9 @@ final class ShareMover {
   private static final long FOLD_BYTES = 1 << 20;
   private static final long COPY_BYTES = 32 << 20;
   private static final long SHARE_ALIGNMENT = 128;
+
+  /** From here on operations have counts per rank. */
+  private static final int FIRST_V = OpKind.ALL_GATHER_V.ordinal();
 
   private final CollectiveEngine engine;
   private final ControlBlock control;
@@ -47,13 +51,11 @@ final class ShareMover {
   long longestBlock(HostWork w) {
     long longest = w.count;
     if (w.kind.ordinal() >= FIRST_V) {
-      longest = Math.max(longest(w, w.sendCounts, hasSendCounts(w)), longest(w, w.recvCounts, hasRecvCounts(w)));
+      longest = Math.max(longest(w.sendCounts, hasSendCounts(w)), longest(w.recvCounts, hasRecvCounts(w)));
       longest = Math.max(longest, ownCount(w));
     }
     return longest;
   }
-
-  private static final int FIRST_V = io.nccl4j.schedule.OpKind.ALL_GATHER_V.ordinal();
 
   private static long ownCount(HostWork w) {
     return switch (w.kind) {
@@ -78,7 +80,7 @@ final class ShareMover {
     };
   }
 
-  private long longest(HostWork w, long[] counts, boolean used) {
+  private long longest(long[] counts, boolean used) {
     long longest = 0;
     for (int k = 0; used && k < nranks; k++) {
       longest = Math.max(longest, counts[k]);
@@ -188,7 +190,7 @@ final class ShareMover {
     long start = 0;
     for (int b = 0; b < nranks; b++) {
       long count = vector ? counts[b] : w.count;
-      if (vector && w.kind != io.nccl4j.schedule.OpKind.REDUCE_SCATTER_V) {
+      if (vector && w.kind != OpKind.REDUCE_SCATTER_V) {
         start = displacements[b];
       }
       stage(w, inwards, buffer, start, count, b);
@@ -263,7 +265,7 @@ final class ShareMover {
   }
 
   private int foldTargets(HostWork w, boolean scatter, long at) {
-    if (scatter || w.kind == io.nccl4j.schedule.OpKind.REDUCE) {
+    if (scatter || w.kind == OpKind.REDUCE) {
       int k = scatter ? rank : w.root;
       outs[0] = engine.out[k];
       outOffsets[0] = engine.outOffset[k] + at;
@@ -282,7 +284,7 @@ final class ShareMover {
     if (w.staged) {
       return rank * w.pieceLength * size;
     }
-    if (w.kind == io.nccl4j.schedule.OpKind.REDUCE_SCATTER) {
+    if (w.kind == OpKind.REDUCE_SCATTER) {
       return rank * w.count * size;
     }
     long before = 0;

@@ -3,13 +3,14 @@ package io.nccl4j.host;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
-/** One entry of a stream's ring: a plan of works, or a copy, fill or event. Entries are used again and again. */
+/** One entry of a stream's ring: a plan of works, a graph, or a copy, fill or event. Entries are used again and again. */
 final class StreamTask {
   static final int WORKS = 0;
   static final int COPY = 1;
   static final int FILL = 2;
   static final int RECORD = 3;
   static final int WAIT = 4;
+  static final int GRAPH = 5;
 
   int kind;
   @Nullable HostWork works;
@@ -22,6 +23,13 @@ final class StreamTask {
   @Nullable HostEvent event;
   long generation;
 
+  @Nullable HostExecutableGraph graph;
+
+  /** Where the graph's communicators counted from at this launch. */
+  long[] bases = {};
+
+  boolean begun;
+
   /** The buffers a copy or fill uses, for refusing to close them. */
   @Nullable Object sourceOwner;
 
@@ -33,6 +41,7 @@ final class StreamTask {
       source = MemorySegment.NULL;
       target = MemorySegment.NULL;
       event = null;
+      graph = null;
       sourceOwner = null;
       targetOwner = null;
     }

@@ -48,6 +48,11 @@ public final class GroupScope implements Group {
     return scope;
   }
 
+  /** Whether operations called on the current thread are collected rather than started. */
+  public static boolean isOpen() {
+    return THREADS.get().depth > 0;
+  }
+
   /** The innermost open group of the current thread; null if there is none. */
   static @Nullable GroupScope current() {
     PerThread state = THREADS.get();
@@ -119,7 +124,9 @@ public final class GroupScope implements Group {
   @SuppressWarnings("unchecked") // a communicator's FIFO holds only its own works
   private static <W extends Work> void append(ScheduledCommunicator<W> owner, Work work) {
     W own = (W) work;
-    owner.assign(own);
+    if (!own.isCaptured()) {
+      owner.assign(own);
+    }
     ((EngineStream<W>) java.util.Objects.requireNonNull(own.stream)).append(own);
   }
 
@@ -135,8 +142,10 @@ public final class GroupScope implements Group {
       threadState.scopes.get(threadState.depth - 1).close();
     }
     for (int i = threadState.works.size(); --i >= firstWork; ) {
-      threadState.owners.remove(i).fifo().giveBack();
-      threadState.works.remove(i);
+      ScheduledCommunicator<?> owner = threadState.owners.remove(i);
+      if (!threadState.works.remove(i).isCaptured()) {
+        owner.fifo().giveBack();
+      }
     }
     end();
   }

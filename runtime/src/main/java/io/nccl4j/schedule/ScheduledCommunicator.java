@@ -83,6 +83,9 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
   /** Waits, by driving queued work, until the FIFO has room. */
   protected abstract void awaitFifoRoom();
 
+  /** A work for a graph, which takes no room in the FIFO and is numbered at each launch. */
+  protected abstract W newCapturedWork();
+
   @Override
   public final void allReduce(
       DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream) {
@@ -449,11 +452,7 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
   private EngineStream<W> enter(OpKind kind, @Nullable DataType type, @Nullable Stream stream) {
     Arguments.present(type, "type", kind);
     Arguments.present(stream, "stream", kind);
-    if (!ENTERED.compareAndSet(this, 0, 1)) {
-      throw new InvalidUsageException(
-          kind.label() + ": another thread is inside communicator " + name(),
-          "use a communicator from one thread at a time, or one communicator per thread");
-    }
+    enterAlone(kind.label());
     try {
       requireReady();
       EngineStream<W> engineStream = engineStream(stream);
@@ -471,7 +470,32 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     }
   }
 
-  private void leave() {
+  /**
+   * Keeps other threads out while a graph with this communicator's operations is launched; {@link #leave} ends it.
+   *
+   * @throws InvalidUsageException if another thread is inside
+   * @throws NcclException if operations are not accepted
+   */
+  public final void enterForLaunch() {
+    enterAlone("launch");
+    try {
+      requireReady();
+    } catch (NcclException e) {
+      leave();
+      throw e;
+    }
+  }
+
+  private void enterAlone(String what) {
+    if (!ENTERED.compareAndSet(this, 0, 1)) {
+      throw new InvalidUsageException(
+          what + ": another thread is inside communicator " + name(),
+          "use a communicator from one thread at a time, or one communicator per thread");
+    }
+  }
+
+  /** Lets other threads in again. */
+  public final void leave() {
     ENTERED.setRelease(this, 0);
   }
 
@@ -494,10 +518,7 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     } else {
       group.requireRoom(this, fifo.planLimit());
     }
-    if (!fifo.hasRoom()) {
-      awaitFifoRoom();
-    }
-    W work = fifo.take();
+    W work = stream.isCapturing() ? newCapturedWork() : takeFromFifo();
     work.kind = kind;
     work.type = type;
     work.op = op;
@@ -510,13 +531,22 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
     work.recvCounts = copy(recvCounts, work.recvCounts);
     work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
-    if (group == null) {
-      assign(work);
-      stream.append(work);
-      stream.publish();
-    } else {
+    if (group != null) {
       group.add(this, work);
+      return;
     }
+    if (!work.isCaptured()) {
+      assign(work);
+    }
+    stream.append(work);
+    stream.publish();
+  }
+
+  private W takeFromFifo() {
+    if (!fifo.hasRoom()) {
+      awaitFifoRoom();
+    }
+    return fifo.take();
   }
 
   /** Reuses the slot's array: the caller may change his own as soon as the call returns. */

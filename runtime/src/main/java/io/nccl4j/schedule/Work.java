@@ -79,8 +79,21 @@ public abstract class Work {
   @SuppressWarnings("unused") // by VarHandle
   private int slot = FREE;
 
-  /** For backends. */
-  protected Work() {}
+  private final boolean captured;
+
+  /**
+   * A work of a FIFO or of a graph.
+   *
+   * @param captured whether a graph owns it: it takes no room in a FIFO and keeps its arguments when it is complete
+   */
+  protected Work(boolean captured) {
+    this.captured = captured;
+  }
+
+  /** Whether a graph owns it. */
+  public final boolean isCaptured() {
+    return captured;
+  }
 
   /** Whether the slot may be taken. */
   final boolean isFree() {
@@ -96,8 +109,11 @@ public abstract class Work {
     SLOT.setOpaque(this, TAKEN);
   }
 
-  /** Gives the slot back, once: the work is complete, failed or discarded. */
+  /** Gives the slot back, once: the work is complete, failed or discarded. A graph's work stays as it is. */
   public final void free() {
+    if (captured) {
+      return;
+    }
     send = null;
     recv = null;
     next = null;

@@ -22,6 +22,10 @@ public interface EngineStream<W> extends Stream {
   /** Makes the appended works one plan and visible to whoever drives the stream. Cannot fail. */
   void publish();
 
+  /** Whether works are kept in a graph instead of being run. */
+  @Override
+  boolean isCapturing();
+
   /** Whether {@link #append} was called since the last {@link #publish}. */
   boolean hasAppended();
 }

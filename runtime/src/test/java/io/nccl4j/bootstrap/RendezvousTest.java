@@ -83,24 +83,28 @@ class RendezvousTest {
     return closeLater(ChildJvm.start(JoinMain.class, arguments.toArray()));
   }
 
-  /** Joins on another thread; returns when that has joined and waits, or is through. */
+  /** Joins an own rendezvous on another thread; returns when that has joined, or is through. */
   private CompletableFuture<Membership> async(byte[] id, Joiner joiner, Duration timeout) {
     CompletableFuture<Membership> result = new CompletableFuture<>();
-    Thread thread =
-        Thread.ofPlatform()
-            .daemon()
-            .start(
-                () -> {
-                  try {
-                    result.complete(Rendezvous.join(id, joiner, timeout));
-                  } catch (RuntimeException e) {
-                    result.completeExceptionally(e);
-                  }
-                });
+    Thread thread = start(id, joiner, timeout, result);
     while (thread.isAlive() && thread.getState() != Thread.State.TIMED_WAITING) {
       sleep(1);
     }
     return result;
+  }
+
+  private static Thread start(
+      byte[] id, Joiner joiner, Duration timeout, CompletableFuture<Membership> result) {
+    return Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              try {
+                result.complete(Rendezvous.join(id, joiner, timeout));
+              } catch (RuntimeException e) {
+                result.completeExceptionally(e);
+              }
+            });
   }
 
   private static <T extends NcclException> T failure(
@@ -336,7 +340,8 @@ class RendezvousTest {
   void creatorIsGone() throws Exception {
     ChildJvm creator = closeLater(ChildJvm.start(JoinMain.class, "create"));
     byte[] id = HexFormat.of().parseHex(creator.expect("id"));
-    CompletableFuture<Membership> waiting = async(id, heap.joiner(0, 2), LONG);
+    CompletableFuture<Membership> waiting = new CompletableFuture<>();
+    start(id, heap.joiner(0, 2), LONG, waiting);
     Thread.sleep(500);
     creator.kill();
     contains(failure(SystemErrorException.class, waiting), "process " + creator.pid(), "died");
@@ -531,7 +536,8 @@ class RendezvousTest {
       CompletableFuture<Membership> rank0 = async(id, heap.joiner(0, 3), Duration.ofSeconds(3));
       try (ChildJvm survivor = joiners(id, 3, 30_000, 1);
           ChildJvm victim = joiners(id, 3, 30_000, 2)) {
-        Thread.sleep(200 + random.nextInt(800));
+        victim.expect("joining");
+        Thread.sleep(random.nextInt(150));
         victim.kill();
         String here;
         try {

@@ -66,13 +66,12 @@ final class CaseGenerator {
     for (int length = 0; length < 3; length++) {
       for (DataType type : DataType.values()) {
         for (int kind = 0; kind < 6; kind++) {
-          // The products are dealt to 2, 3 and 4 ranks; other numbers get few.
           int deal = type.ordinal() + kind + length + layout.ordinal();
           boolean mine =
               switch (nranks) {
-                case 1 -> deal % 9 == 0;
-                case 8 -> deal % 12 == 0 && length < 2;
-                default -> deal % 3 == nranks - 2 || layout == RankLayout.MIXED;
+                case 1 -> deal % 3 == 0;
+                case 8 -> deal % 4 == 0 && length < 2;
+                default -> true;
               };
           if (mine) {
             add(op(turn++ % 4), type, reduction(kind), someBytes(length, type));
@@ -90,8 +89,8 @@ final class CaseGenerator {
         int bytes = bytes(size, type);
         boolean mine =
             switch (nranks) {
-              case 8 -> deal % 9 == 0 && bytes < LONG_BYTES / 2;
-              default -> deal % (bytes < LONG_BYTES / 2 ? 4 : 8) == 0;
+              case 8 -> deal % 5 == 0 && bytes < LONG_BYTES / 2;
+              default -> deal % (bytes < LONG_BYTES / 2 ? 2 : 4) == 0;
             };
         if (bytes > 4 * LONG_BYTES) {
           mine = nranks == 2 && (op == Op.ALL_REDUCE || op == Op.ALL_GATHER || op == Op.RING);

@@ -201,7 +201,8 @@ final class CaseRunner implements AutoCloseable {
               && element < oracle.recvLength(rank);
       if (!inResult) {
         throw new AssertionError(
-            "rank %d: byte %d of buffer %d changed from 0x%02x to 0x%02x; the result has bytes %d to %d of buffer %d"
+            ("rank %d: byte %d of buffer %d changed from 0x%02x to 0x%02x; the result is bytes"
+                    + " %d to %d of buffer %d")
                 .formatted(
                     rank,
                     from + relative,

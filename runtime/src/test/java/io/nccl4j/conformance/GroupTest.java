@@ -303,11 +303,18 @@ class GroupTest {
             .build();
     try (Ranks ranks = new Ranks(2, small)) {
       try (Group group = Group.start()) {
-        for (int i = 0; i < 2000; i++) {
-          ranks.get(0).send(ranks.in.get(0), 1, DataType.INT32, 1, ranks.streams.get(0));
-          ranks.get(1).recv(ranks.out.get(1), 1, DataType.INT32, 0, ranks.streams.get(1));
-        }
-        InvalidUsageException e = assertThrows(InvalidUsageException.class, group::launch);
+        InvalidUsageException e =
+            assertThrows(
+                InvalidUsageException.class,
+                () -> {
+                  for (int i = 0; i < 2000; i++) {
+                    DeviceBuffer in = ranks.in.get(0);
+                    DeviceBuffer out = ranks.out.get(1);
+                    ranks.get(0).send(in, 1, DataType.INT32, 1, ranks.streams.get(0));
+                    ranks.get(1).recv(out, 1, DataType.INT32, 0, ranks.streams.get(1));
+                  }
+                  group.launch();
+                });
         assertTrue(e.getMessage().matches("(?is).*fifo.*"), e.getMessage());
       }
       assertTrue(ranks.streams.get(0).query());

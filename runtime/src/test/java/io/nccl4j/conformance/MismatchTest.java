@@ -11,6 +11,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.ArrayList;
@@ -122,7 +123,7 @@ class MismatchTest {
           allReduce,
           "\\bsum\\b",
           "\\bmax\\b");
-      table.add("operation" + is, usual, allGather(count, i32), allReduce, "all_?gather");
+      table.add("operation" + is, usual, allGather(count, DataType.INT8), allReduce, "all_?gather");
       table.add(
           "barrier" + is, usual, (c, in, out, stream) -> c.barrier(stream), allReduce, "barrier");
       table.add("root" + is, broadcast(count, i32, 0), broadcast(count, i32, 1), broadcast, "root");
@@ -292,12 +293,22 @@ class MismatchTest {
   private static void runUntilItFails(Ranks ranks, Communicator communicator, Call call) {
     int rank = communicator.rank();
     Stream stream = ranks.streams.get(rank);
-    call.on(communicator, ranks.in.get(rank), ranks.out.get(rank), stream);
+    submit(
+        communicator, () -> call.on(communicator, ranks.in.get(rank), ranks.out.get(rank), stream));
     stream.synchronize();
     // A root or a sender may be done before anybody contradicts it.
     for (int i = 0; i < LATER; i++) {
-      communicator.barrier(stream);
+      submit(communicator, () -> communicator.barrier(stream));
       stream.synchronize();
+    }
+  }
+
+  /** A call that comes after the failure is refused in some way; the communicator says why. */
+  private static void submit(Communicator communicator, Runnable call) {
+    try {
+      call.run();
+    } catch (NcclException e) {
+      throw communicator.failure().orElse(e);
     }
   }
 

@@ -20,6 +20,12 @@ final class Oracle {
   /** Received elements: {@code bytes} at element {@code offset} of the receive range. */
   record Block(int offset, byte[] bytes) {}
 
+  /**
+   * Long inputs, and therefore their reductions, repeat after so many elements: a prime, so that no
+   * block that is mixed up with another one looks right.
+   */
+  private static final int PERIOD = 8191;
+
   private static final double[] SCALARS = {0.5, -1.5, 3, 0.1, -2.75, 1};
 
   final Case c;
@@ -315,9 +321,10 @@ final class Oracle {
       }
       int count = sendLength(0);
       byte[] folded = new byte[count * c.type().byteSize()];
-      for (int i = 0; i < count; i++) {
+      for (int i = 0; i < Math.min(count, PERIOD); i++) {
         Bits.put(folded, i, c.type(), fold(all, i));
       }
+      repeat(folded);
       result = folded;
     }
     return result;
@@ -416,10 +423,11 @@ final class Oracle {
     SplittableRandom random = new SplittableRandom(c.seed() * 31 + rank);
     if (c.values() == Values.ANY) {
       random.nextBytes(bytes);
+      repeat(bytes);
       return bytes;
     }
     long[] special = special(type);
-    for (int i = 0; i < length; i++) {
+    for (int i = 0; i < Math.min(length, PERIOD); i++) {
       long raw =
           switch (c.values()) {
             case SMALL -> number(random.nextInt(9) - 4, type);
@@ -434,7 +442,17 @@ final class Oracle {
           };
       Bits.put(bytes, i, type, raw);
     }
+    repeat(bytes);
     return bytes;
+  }
+
+  private void repeat(byte[] bytes) {
+    int done = PERIOD * c.type().byteSize();
+    while (done < bytes.length) {
+      int more = Math.min(done, bytes.length - done);
+      System.arraycopy(bytes, 0, bytes, done, more);
+      done += more;
+    }
   }
 
   private static long number(double value, DataType type) {

@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  */
 public abstract class BlockFold implements FoldKernel {
   /** Up to here the copies into arrays cost more than they save. */
-  private static final int FEW = 16;
+  private static final int FEW = 4;
 
   final DataType type;
   final ReduceOp.Kind kind;

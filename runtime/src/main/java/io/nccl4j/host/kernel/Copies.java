@@ -1,74 +1,64 @@
 package io.nccl4j.host.kernel;
 
-import static java.lang.foreign.ValueLayout.JAVA_BYTE;
-import static java.lang.foreign.ValueLayout.JAVA_LONG_UNALIGNED;
-
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 
-/** Copies and fills of any size, each with the method that is fastest for its size. */
+/** Copies and fills of any size, each in the way that is fastest for its size. */
 public final class Copies {
-  private static final long SMALL = 64;
-
-  /** Longer copies are made in pieces of this size: beyond, the JVM may write past the caches. */
+  /**
+   * Copies are made in pieces of this size. From 2.5 MiB on the JVM writes past the caches, which
+   * makes a copy of what fits a cache 1.3 to 1.7 times slower, and the reader's first access too.
+   */
   private static final long PIECE = 1 << 20;
 
-  /** From here on the data does not stay in a cache anyway, and writing past it is faster. */
+  /** Copies from this size on are made whole: past the caches is faster for what fits none. */
   private static final long WHOLE = 16 << 20;
 
-  /** The JVM may use non-temporal stores from here on, which later stores may overtake. */
+  /** From this size on the JVM may use non-temporal stores, which later stores may overtake. */
   private static final long FENCED = 1 << 20;
+
+  /** Shorter copies cost no more than finding out that there is nothing to do. */
+  private static final long SMALL = 1 << 10;
 
   private Copies() {}
 
   /**
-   * Copies {@code bytes} bytes. Once it has returned, a release store makes the copy visible. The
-   * ranges do not overlap, except that copying a range onto itself does nothing.
+   * Copies {@code bytes} bytes. Once it has returned, a release store makes the copy visible to who
+   * acquires it. The ranges do not overlap, except that they may be the same: then nothing changes.
    */
   public static void copy(
       MemorySegment src, long srcOffset, MemorySegment dst, long dstOffset, long bytes) {
     if (bytes <= SMALL) {
-      copySmall(src, srcOffset, dst, dstOffset, bytes);
-      return;
-    }
-    if (src.address() + srcOffset == dst.address() + dstOffset) {
-      return;
-    }
-    if (bytes >= WHOLE || bytes <= PIECE) {
       MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);
-    } else {
-      for (long done = 0; done < bytes; done += PIECE) {
-        long piece = Math.min(PIECE, bytes - done);
-        MemorySegment.copy(src, srcOffset + done, dst, dstOffset + done, piece);
-      }
-    }
-    if (bytes >= FENCED) {
-      VarHandle.fullFence();
+    } else if (!isSame(src, srcOffset, dst, dstOffset)) {
+      copyLong(src, srcOffset, dst, dstOffset, bytes);
     }
   }
 
   /** Sets {@code bytes} bytes to {@code value}; visible as after {@link #copy}. */
   public static void fill(MemorySegment dst, long off, long bytes, byte value) {
-    if (bytes <= SMALL) {
-      for (long i = 0; i < bytes; i++) {
-        dst.set(JAVA_BYTE, off + i, value);
-      }
-      return;
-    }
     dst.asSlice(off, bytes).fill(value);
     if (bytes >= FENCED) {
       VarHandle.fullFence();
     }
   }
 
-  private static void copySmall(
+  private static boolean isSame(
+      MemorySegment src, long srcOffset, MemorySegment dst, long dstOffset) {
+    return src.isNative()
+        && dst.isNative()
+        && src.address() + srcOffset == dst.address() + dstOffset;
+  }
+
+  private static void copyLong(
       MemorySegment src, long srcOffset, MemorySegment dst, long dstOffset, long bytes) {
-    long i = 0;
-    for (; i + Long.BYTES <= bytes; i += Long.BYTES) {
-      dst.set(JAVA_LONG_UNALIGNED, dstOffset + i, src.get(JAVA_LONG_UNALIGNED, srcOffset + i));
+    long piece = bytes < WHOLE ? PIECE : bytes;
+    for (long done = 0; done < bytes; done += piece) {
+      long length = Math.min(piece, bytes - done);
+      MemorySegment.copy(src, srcOffset + done, dst, dstOffset + done, length);
     }
-    for (; i < bytes; i++) {
-      dst.set(JAVA_BYTE, dstOffset + i, src.get(JAVA_BYTE, srcOffset + i));
+    if (bytes >= FENCED) {
+      VarHandle.fullFence();
     }
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.host.kernel;
 
 import static java.lang.foreign.ValueLayout.JAVA_DOUBLE_UNALIGNED;
+import static java.lang.foreign.ValueLayout.JAVA_LONG_UNALIGNED;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
@@ -60,8 +61,7 @@ final class DoubleFold extends BlockFold {
       Scratch scratch) {
     double[] accumulator = scratch.doubleAccumulator();
     double[] operand = scratch.doubleOperand();
-    MemorySegment.copy(
-        in[0], JAVA_DOUBLE_UNALIGNED, inOffset[0] + shift, accumulator, 0, count);
+    MemorySegment.copy(in[0], JAVA_DOUBLE_UNALIGNED, inOffset[0] + shift, accumulator, 0, count);
     if (scalars != null) {
       scale(accumulator, Double.longBitsToDouble(scalars[0]), count);
     }
@@ -78,12 +78,18 @@ final class DoubleFold extends BlockFold {
     if (kind == ReduceOp.Kind.AVG) {
       scale(accumulator, 1d / n, count);
     }
-    for (int i = 0; i < count; i++) {
-      accumulator[i] = accumulator[i] != accumulator[i] ? Double.NaN : accumulator[i];
-    }
+    long[] bits = scratch.longAccumulator();
+    MemorySegment.copy(scratch.doubleBits(), JAVA_LONG_UNALIGNED, 0, bits, 0, count);
+    canonicalise(bits, count);
     for (int o = 0; o < m; o++) {
-      MemorySegment.copy(
-          accumulator, 0, out[o], JAVA_DOUBLE_UNALIGNED, outOffset[o] + shift, count);
+      MemorySegment.copy(bits, 0, out[o], JAVA_LONG_UNALIGNED, outOffset[o] + shift, count);
+    }
+  }
+
+  private static void canonicalise(long[] bits, int count) {
+    for (int i = 0; i < count; i++) {
+      long nan = (0x7ff0000000000000L - (bits[i] & Long.MAX_VALUE)) >> 63;
+      bits[i] = bits[i] & ~nan | 0x7ff8000000000000L & nan;
     }
   }
 

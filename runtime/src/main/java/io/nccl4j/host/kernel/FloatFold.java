@@ -2,6 +2,7 @@ package io.nccl4j.host.kernel;
 
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT_UNALIGNED;
+import static java.lang.foreign.ValueLayout.JAVA_INT_UNALIGNED;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT_UNALIGNED;
 
 import io.nccl4j.DataType;
@@ -15,8 +16,7 @@ final class FloatFold extends BlockFold {
 
   FloatFold(DataType type, ReduceOp.Kind kind) {
     super(type, kind);
-    float8 =
-        type == DataType.FLOAT8_E4M3 ? SmallFloats.Float8.E4M3 : SmallFloats.Float8.E5M2;
+    float8 = type == DataType.FLOAT8_E4M3 ? SmallFloats.Float8.E4M3 : SmallFloats.Float8.E5M2;
   }
 
   @Override
@@ -111,6 +111,44 @@ final class FloatFold extends BlockFold {
     }
   }
 
+  private static void widenHalves(short[] halves, float[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = Float.float16ToFloat(halves[i]);
+    }
+  }
+
+  /** Nothing but the conversion, which has an instruction: any more and it would not vectorise. */
+  private static void narrowToHalves(float[] values, short[] halves, int count) {
+    for (int i = 0; i < count; i++) {
+      halves[i] = Float.floatToFloat16(values[i]);
+    }
+  }
+
+  /** Whether one of the halves is NaN, of which each int has two; loops over shorts are slow. */
+  private static boolean hasNan(int[] pairs, int count) {
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+      int pair = pairs[i];
+      found |= 0x7c00 - (pair & 0x7fff) | 0x7c00 - (pair >>> 16 & 0x7fff);
+    }
+    return found < 0;
+  }
+
+  private static void canonicaliseHalves(short[] halves, int count) {
+    for (int i = 0; i < count; i++) {
+      if ((halves[i] & 0x7fff) > 0x7c00) {
+        halves[i] = 0x7e00;
+      }
+    }
+  }
+
+  private static void canonicalise(int[] bits, int count) {
+    for (int i = 0; i < count; i++) {
+      int nan = (0x7f800000 - (bits[i] & Integer.MAX_VALUE)) >> 31;
+      bits[i] = bits[i] & ~nan | 0x7fc00000 & nan;
+    }
+  }
+
   private float get(MemorySegment segment, long offset) {
     return switch (type) {
       case FLOAT32 -> segment.get(JAVA_FLOAT_UNALIGNED, offset);
@@ -122,8 +160,7 @@ final class FloatFold extends BlockFold {
 
   private void set(MemorySegment segment, long offset, float value) {
     switch (type) {
-      case FLOAT32 ->
-          segment.set(JAVA_FLOAT_UNALIGNED, offset, value != value ? Float.NaN : value);
+      case FLOAT32 -> segment.set(JAVA_FLOAT_UNALIGNED, offset, value != value ? Float.NaN : value);
       case FLOAT16 -> segment.set(JAVA_SHORT_UNALIGNED, offset, SmallFloats.toFloat16(value));
       case BFLOAT16 -> segment.set(JAVA_SHORT_UNALIGNED, offset, SmallFloats.toBfloat16(value));
       default -> segment.set(JAVA_BYTE, offset, float8.fromFloat(value));
@@ -137,9 +174,7 @@ final class FloatFold extends BlockFold {
       case FLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        for (int i = 0; i < count; i++) {
-          values[i] = Float.float16ToFloat(raw[i]);
-        }
+        widenHalves(raw, values, count);
       }
       case BFLOAT16 -> {
         short[] raw = scratch.shorts();
@@ -168,19 +203,21 @@ final class FloatFold extends BlockFold {
       Scratch scratch) {
     switch (type) {
       case FLOAT32 -> {
-        for (int i = 0; i < count; i++) {
-          values[i] = values[i] != values[i] ? Float.NaN : values[i];
-        }
+        int[] bits = scratch.intAccumulator();
+        MemorySegment.copy(scratch.floatBits(), JAVA_INT_UNALIGNED, 0, bits, 0, count);
+        canonicalise(bits, count);
         for (int o = 0; o < m; o++) {
-          MemorySegment.copy(
-              values, 0, out[o], JAVA_FLOAT_UNALIGNED, outOffset[o] + shift, count);
+          MemorySegment.copy(bits, 0, out[o], JAVA_INT_UNALIGNED, outOffset[o] + shift, count);
         }
       }
       case FLOAT16, BFLOAT16 -> {
         short[] raw = scratch.shorts();
+        int[] pairs = scratch.intAccumulator();
         if (type == DataType.FLOAT16) {
-          for (int i = 0; i < count; i++) {
-            raw[i] = SmallFloats.toFloat16(values[i]);
+          narrowToHalves(values, raw, count);
+          MemorySegment.copy(scratch.shortBits(), JAVA_INT_UNALIGNED, 0, pairs, 0, count + 1 >> 1);
+          if (hasNan(pairs, count + 1 >> 1)) {
+            canonicaliseHalves(raw, count);
           }
         } else {
           for (int i = 0; i < count; i++) {

@@ -20,8 +20,8 @@ import org.jspecify.annotations.Nullable;
  *   <li>MIN and MAX ignore NaN unless every element is NaN; −0 is smaller than +0.
  *   <li>AVG of floats multiplies the sum by 1/n, both in the type of accumulation. AVG of integers
  *       wraps the sum to the element type, then divides by n, truncating towards zero.
- *   <li>8-bit floats saturate: what is beyond the largest finite value, infinities included, becomes
- *       that value.
+ *   <li>8-bit floats saturate: what is beyond the largest finite value, infinities included,
+ *       becomes that value.
  * </ul>
  */
 @FunctionalInterface
@@ -29,10 +29,13 @@ public interface FoldKernel {
   /**
    * Folds {@code elements} elements.
    *
-   * <p>An output may be exactly the same memory as an input at the same position (in place); it must
-   * not overlap one partially, nor another output. Offsets are in bytes and multiples of the element
-   * size; the memory itself may be unaligned. Nothing is allocated once {@code scratch} has served a
-   * call of this kernel.
+   * <p>An output may be exactly the same memory as an input at the same position (in place); it
+   * must not overlap one partially, nor another output. Offsets are in bytes and multiples of the
+   * element size; the memory itself may be unaligned. Nothing is allocated once {@code scratch} has
+   * served a call of this kernel and the JIT compiler has compiled it.
+   *
+   * <p>All segments lie outside the heap, and whoever calls this keeps them open until it returns:
+   * bounds and liveness are checked at the start, and vector loops rely on them from then on.
    *
    * @param in the inputs, in the order in which they are folded
    * @param inOffset where each input starts in its segment

@@ -84,8 +84,7 @@ final class IntFold extends BlockFold {
             case PROD -> accumulator * operand;
             case MIN -> Math.min(accumulator, operand);
             case MAX -> Math.max(accumulator, operand);
-            default ->
-                accumulator + (scalars == null ? operand : operand * (int) scalars[k]);
+            default -> accumulator + (scalars == null ? operand : operand * (int) scalars[k]);
           };
     }
     int result = kind == ReduceOp.Kind.AVG ? average(accumulator, n) : fromKey(accumulator);
@@ -228,8 +227,7 @@ final class IntFold extends BlockFold {
     }
   }
 
-  private void load(
-      MemorySegment segment, long offset, int[] values, int count, Scratch scratch) {
+  private void load(MemorySegment segment, long offset, int[] values, int count, Scratch scratch) {
     switch (type.byteSize()) {
       case Byte.BYTES -> {
         byte[] raw = scratch.bytes();

@@ -8,63 +8,71 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The kernels of this JVM, chosen once: those of the Vector API if its module is there and fits this
- * JDK, otherwise the ones that go through heap arrays.
+ * The kernels of this JVM: those of the Vector API if its module is there and fits this JDK,
+ * otherwise the ones that go through heap arrays. Which of the two is found out once.
  */
 public final class Kernels {
   private static final Logger LOG = LogManager.getLogger(Kernels.class);
   private static final String VECTOR_MODULE = "jdk.incubator.vector";
   private static final String VECTOR_KERNELS = "io.nccl4j.host.vector.VectorKernels";
 
-  private static final FoldKernel[][] KERNELS =
+  private static final KernelProvider GENERIC =
+      new KernelProvider() {
+        @Override
+        public FoldKernel kernel(DataType type, ReduceOp.Kind kind, BlockFold generic) {
+          return generic;
+        }
+
+        @Override
+        public String description() {
+          return "heap arrays";
+        }
+      };
+
+  /**
+   * Made when first asked for: making all takes longer than a program waits gladly at its start.
+   */
+  private static final @Nullable FoldKernel[][] KERNELS =
       new FoldKernel[DataType.values().length][ReduceOp.Kind.values().length];
-  private static final String DESCRIPTION = choose();
+
+  private static final KernelProvider PROVIDER;
+  private static final String DESCRIPTION;
+
+  static {
+    KernelProvider provider = GENERIC;
+    String description;
+    Optional<Module> incubator = ModuleLayer.boot().findModule(VECTOR_MODULE);
+    if (incubator.isEmpty()) {
+      description = fallBack(VECTOR_MODULE + " is not there: add --add-modules " + VECTOR_MODULE);
+    } else {
+      try {
+        provider = load(incubator.get());
+        description = provider.description();
+      } catch (ReflectiveOperationException | LinkageError e) {
+        Throwable cause = e.getCause() != null ? e.getCause() : e;
+        description =
+            fallBack(VECTOR_MODULE + " of Java " + Runtime.version() + " does not fit: " + cause);
+      }
+    }
+    PROVIDER = provider;
+    DESCRIPTION = description;
+  }
 
   private Kernels() {}
 
-  /** The kernel for a data type and a reduction; always the same object. */
+  /**
+   * The kernel for a data type and a reduction; always the same object. The first call for each
+   * pair may take milliseconds, and so may the kernel's first calls until they are compiled.
+   */
   public static FoldKernel get(DataType type, ReduceOp.Kind kind) {
-    return KERNELS[type.ordinal()][kind.ordinal()];
+    // A race is harmless: kernels have final fields only, and create() makes one of each.
+    FoldKernel kernel = KERNELS[type.ordinal()][kind.ordinal()];
+    return kernel != null ? kernel : create(type, kind);
   }
 
   /** Which kernels were chosen and, if not the fastest, why: one line without a full stop. */
   public static String description() {
     return DESCRIPTION;
-  }
-
-  private static String choose() {
-    Optional<Module> incubator = ModuleLayer.boot().findModule(VECTOR_MODULE);
-    if (incubator.isEmpty()) {
-      return fallBack(VECTOR_MODULE + " is not there: add --add-modules " + VECTOR_MODULE);
-    }
-    try {
-      // Not required in the module descriptor, which would make the module mandatory.
-      Kernels.class.getModule().addReads(incubator.get());
-      KernelProvider provider =
-          (KernelProvider) Class.forName(VECTOR_KERNELS).getDeclaredConstructor().newInstance();
-      fill(provider);
-      return provider.description();
-    } catch (ReflectiveOperationException | LinkageError e) {
-      Throwable cause = e.getCause() != null ? e.getCause() : e;
-      return fallBack(VECTOR_MODULE + " of Java " + Runtime.version() + " does not fit: " + cause);
-    }
-  }
-
-  private static String fallBack(String why) {
-    fill(null);
-    String description = "heap arrays (" + why + ")";
-    LOG.info("host reductions use {}", description);
-    return description;
-  }
-
-  private static void fill(@Nullable KernelProvider provider) {
-    for (DataType type : DataType.values()) {
-      for (ReduceOp.Kind kind : ReduceOp.Kind.values()) {
-        BlockFold generic = generic(type, kind);
-        KERNELS[type.ordinal()][kind.ordinal()] =
-            provider == null ? generic : provider.kernel(type, kind, generic);
-      }
-    }
   }
 
   /** The kernel that needs no optional module. */
@@ -77,5 +85,33 @@ public final class Kernels {
       case FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2 ->
           extreme ? new IntFold(type, kind) : new FloatFold(type, kind);
     };
+  }
+
+  private static synchronized FoldKernel create(DataType type, ReduceOp.Kind kind) {
+    FoldKernel kernel = KERNELS[type.ordinal()][kind.ordinal()];
+    if (kernel == null) {
+      kernel = PROVIDER.kernel(type, kind, generic(type, kind));
+      KERNELS[type.ordinal()][kind.ordinal()] = kernel;
+    }
+    return kernel;
+  }
+
+  private static KernelProvider load(Module incubator) throws ReflectiveOperationException {
+    // Not required in the module descriptor, which would make the module mandatory.
+    Kernels.class.getModule().addReads(incubator);
+    KernelProvider provider =
+        (KernelProvider) Class.forName(VECTOR_KERNELS).getDeclaredConstructor().newInstance();
+    // Links against the incubator: what does not fit this JDK shows here, not in an operation.
+    provider.kernel(
+        DataType.FLOAT32, ReduceOp.Kind.SUM, generic(DataType.FLOAT32, ReduceOp.Kind.SUM));
+    provider.kernel(
+        DataType.BFLOAT16, ReduceOp.Kind.SUM, generic(DataType.BFLOAT16, ReduceOp.Kind.SUM));
+    return provider;
+  }
+
+  private static String fallBack(String why) {
+    String description = GENERIC.description() + " (" + why + ")";
+    LOG.info("host reductions use {}", description);
+    return description;
   }
 }

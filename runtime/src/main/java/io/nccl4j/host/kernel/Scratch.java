@@ -20,6 +20,9 @@ public final class Scratch {
   private @Nullable MemorySegment accumulator;
   private byte @Nullable [] bytes;
   private short @Nullable [] shorts;
+  private @Nullable MemorySegment shortBits;
+  private @Nullable MemorySegment floatBits;
+  private @Nullable MemorySegment doubleBits;
   private int @Nullable [] intAccumulator;
   private int @Nullable [] intOperand;
   private long @Nullable [] longAccumulator;
@@ -92,5 +95,22 @@ public final class Scratch {
   double[] doubleOperand() {
     double[] array = doubleOperand;
     return array != null ? array : (doubleOperand = new double[BLOCK]);
+  }
+
+  // The same arrays as bits: loops over ints vectorise where loops over what they stand for do not.
+
+  MemorySegment shortBits() {
+    MemorySegment segment = shortBits;
+    return segment != null ? segment : (shortBits = MemorySegment.ofArray(shorts()));
+  }
+
+  MemorySegment floatBits() {
+    MemorySegment segment = floatBits;
+    return segment != null ? segment : (floatBits = MemorySegment.ofArray(floatAccumulator()));
+  }
+
+  MemorySegment doubleBits() {
+    MemorySegment segment = doubleBits;
+    return segment != null ? segment : (doubleBits = MemorySegment.ofArray(doubleAccumulator()));
   }
 }

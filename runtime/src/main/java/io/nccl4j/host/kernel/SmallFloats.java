@@ -28,8 +28,8 @@ final class SmallFloats {
   }
 
   /**
-   * The 8-bit floats, by tables: 256 floats one way; the other way all floats with the upper 14 bits
-   * kept and the rest jammed into the lowest of them, which is enough to round correctly (five
+   * The 8-bit floats, by tables: 256 floats one way; the other way all floats with the upper 14
+   * bits kept and the rest jammed into the lowest of them, which is enough to round correctly (five
    * fraction bits where three are left).
    */
   enum Float8 {

@@ -25,7 +25,7 @@ final class Bfloat16Fold extends VectorFold {
   private static final VectorSpecies<Float> FLOATS = FloatVector.SPECIES_PREFERRED;
   private static final int WIDTH = PAIRS.vectorByteSize();
 
-  // Vectors, because a number costs the compiler more nodes, of which a loop must not have too many.
+  // Vectors: a number costs the compiler more nodes, of which a loop must not have too many.
   private static final IntVector UPPER = IntVector.broadcast(PAIRS, 0xffff0000);
   private static final IntVector LOWER = IntVector.broadcast(PAIRS, 0xffff);
   private static final IntVector ONE = IntVector.broadcast(PAIRS, 1);
@@ -37,14 +37,13 @@ final class Bfloat16Fold extends VectorFold {
   private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
   Bfloat16Fold(BlockFold generic) {
-    super(generic, Short.BYTES, WIDTH, Float.BYTES / Short.BYTES);
+    super(generic, Short.BYTES, WIDTH, Float.BYTES / Short.BYTES, MethodHandles.lookup());
   }
 
-  @Override
-  void pair(long a, long b, long to, int bytes, int n) {
+  static void pair(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
-    long out = to & ADDRESS;
+    long out = to0 & ADDRESS;
     for (int i = 0; i < bytes; i += WIDTH) {
       IntVector pairsA = load(fromA + i);
       IntVector pairsB = load(fromB + i);
@@ -54,8 +53,7 @@ final class Bfloat16Fold extends VectorFold {
     }
   }
 
-  @Override
-  void pair(long a, long b, long to0, long to1, int bytes, int n) {
+  static void pairTwice(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
     long out0 = to0 & ADDRESS;
@@ -71,11 +69,10 @@ final class Bfloat16Fold extends VectorFold {
     }
   }
 
-  @Override
-  void open(long a, long b, long accumulator, int bytes) {
+  static void open(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
-    long gathered = accumulator & ADDRESS;
+    long gathered = to0 & ADDRESS;
     for (int i = 0; i < bytes; i += WIDTH) {
       IntVector pairsA = load(fromA + i);
       IntVector pairsB = load(fromB + i);
@@ -84,9 +81,8 @@ final class Bfloat16Fold extends VectorFold {
     }
   }
 
-  @Override
-  void step(long accumulator, long b, int bytes) {
-    long gathered = accumulator & ADDRESS;
+  static void step(long a, long b, long to0, long to1, int bytes, int n) {
+    long gathered = a & ADDRESS;
     long fromB = b & ADDRESS;
     for (int i = 0; i < bytes; i += WIDTH) {
       IntVector pairsB = load(fromB + i);
@@ -97,11 +93,10 @@ final class Bfloat16Fold extends VectorFold {
     }
   }
 
-  @Override
-  void close(long accumulator, long b, long to, int bytes, int n) {
-    long gathered = accumulator & ADDRESS;
+  static void close(long a, long b, long to0, long to1, int bytes, int n) {
+    long gathered = a & ADDRESS;
     long fromB = b & ADDRESS;
-    long out = to & ADDRESS;
+    long out = to0 & ADDRESS;
     for (int i = 0; i < bytes; i += WIDTH) {
       IntVector pairsB = load(fromB + i);
       FloatVector lower = combine(gathered(gathered + 2 * i), lower(pairsB));
@@ -110,9 +105,8 @@ final class Bfloat16Fold extends VectorFold {
     }
   }
 
-  @Override
-  void close(long accumulator, long b, long to0, long to1, int bytes, int n) {
-    long gathered = accumulator & ADDRESS;
+  static void closeTwice(long a, long b, long to0, long to1, int bytes, int n) {
+    long gathered = a & ADDRESS;
     long fromB = b & ADDRESS;
     long out0 = to0 & ADDRESS;
     long out1 = to1 & ADDRESS;

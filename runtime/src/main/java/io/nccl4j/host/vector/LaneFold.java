@@ -11,8 +11,8 @@ import jdk.incubator.vector.VectorSpecies;
  * Folds elements that are lanes as they are: float, double, byte, int, long.
  *
  * <p>A template: {@link VectorKernels} defines it once more for every lane type and operation, with
- * a {@link Spec} as class data. In each copy what it folds is a constant, which vector code needs to
- * be compiled to instructions, and one copy's profile does not spoil another's.
+ * a {@link Spec} as class data. In each copy what it folds is a constant, which vector code needs
+ * to be compiled to instructions, and one copy's profile does not spoil another's.
  */
 final class LaneFold extends VectorFold {
   private static final Spec SPEC = Spec.ofClass(MethodHandles.lookup());
@@ -32,22 +32,20 @@ final class LaneFold extends VectorFold {
   private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
   LaneFold(BlockFold generic) {
-    super(generic, SPECIES.elementSize() / Byte.SIZE, WIDTH, 1);
+    super(generic, SPECIES.elementSize() / Byte.SIZE, WIDTH, 1, MethodHandles.lookup());
   }
 
-  @Override
-  void pair(long a, long b, long to, int bytes, int n) {
+  static void pair(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
-    long out = to & ADDRESS;
+    long out = to0 & ADDRESS;
     Vector<Object> factor = factor(n);
     for (int i = 0; i < bytes; i += WIDTH) {
       store(finish(combine(load(fromA + i), load(fromB + i)), factor), out + i);
     }
   }
 
-  @Override
-  void pair(long a, long b, long to0, long to1, int bytes, int n) {
+  static void pairTwice(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
     long out0 = to0 & ADDRESS;
@@ -60,29 +58,25 @@ final class LaneFold extends VectorFold {
     }
   }
 
-  @Override
-  void open(long a, long b, long accumulator, int bytes) {
+  static void open(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
-    long out = accumulator & ADDRESS;
+    long out = to0 & ADDRESS;
     for (int i = 0; i < bytes; i += WIDTH) {
       store(combine(load(fromA + i), load(fromB + i)), out + i);
     }
   }
 
-  @Override
-  void step(long accumulator, long b, int bytes) {
-    open(accumulator, b, accumulator, bytes);
+  static void step(long a, long b, long to0, long to1, int bytes, int n) {
+    open(a, b, to0, to1, bytes, n);
   }
 
-  @Override
-  void close(long accumulator, long b, long to, int bytes, int n) {
-    pair(accumulator, b, to, bytes, n);
+  static void close(long a, long b, long to0, long to1, int bytes, int n) {
+    pair(a, b, to0, to1, bytes, n);
   }
 
-  @Override
-  void close(long accumulator, long b, long to0, long to1, int bytes, int n) {
-    pair(accumulator, b, to0, to1, bytes, n);
+  static void closeTwice(long a, long b, long to0, long to1, int bytes, int n) {
+    pairTwice(a, b, to0, to1, bytes, n);
   }
 
   private static Vector<Object> load(long address) {

@@ -18,7 +18,7 @@ record Spec(VectorSpecies<?> lanes, ReduceOp.Kind kind) {
     try {
       return MethodHandles.classData(lookup, "_", Spec.class);
     } catch (IllegalAccessException e) {
-      throw new IllegalStateException("no class data", e);
+      throw new LinkageError("no class data", e);
     }
   }
 

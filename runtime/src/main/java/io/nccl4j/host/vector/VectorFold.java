@@ -5,13 +5,16 @@ import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.host.kernel.FoldKernel;
 import io.nccl4j.host.kernel.Scratch;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.lang.ref.Reference;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an int.
- * What is left over at the end, and a fold of a single input, goes to the generic kernel.
+ * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an
+ * int. What is left over at the end, and a fold of a single input, goes to the generic kernel.
  *
  * <p>Two inputs are folded in registers. More are gathered in the scratch's accumulator, a small
  * block at a time, so that what they add up to never leaves the nearest cache.
@@ -34,10 +37,23 @@ abstract class VectorFold implements FoldKernel {
   /** Longer loops are cut, which keeps their counters ints and lets them compile early. */
   private static final int PIECE = 1 << 20;
 
+  private static final MethodType LOOP =
+      MethodType.methodType(
+          void.class, long.class, long.class, long.class, long.class, int.class, int.class);
+
   private final BlockFold generic;
   private final int elementBytes;
   private final int vectorBytes;
   private final int blockBytes;
+
+  // Not constants, so that the compiler cannot inline the loops here. It would whenever one kernel
+  // is used more than others, and then run out of nodes and make an object of every vector.
+  private final MethodHandle pair;
+  private final MethodHandle pairTwice;
+  private final MethodHandle open;
+  private final MethodHandle step;
+  private final MethodHandle close;
+  private final MethodHandle closeTwice;
 
   /**
    * Creates a kernel.
@@ -46,12 +62,29 @@ abstract class VectorFold implements FoldKernel {
    * @param elementBytes bytes of an element
    * @param vectorBytes bytes of the elements that are loaded at once
    * @param widening how many bytes of accumulator a byte of input needs
+   * @param template looks up the loops: static methods with parameters {@code (long a, long b, long
+   *     to0, long to1, int bytes, int n)}, addresses all but the last two. {@code pair} folds a and
+   *     b into the output to0, {@code pairTwice} also into to1; {@code open} folds a and b into the
+   *     accumulator to0; {@code step} folds b into the accumulator a; {@code close} and {@code
+   *     closeTwice} fold the accumulator a and the last input b into outputs. n is the divisor of
+   *     an average
    */
-  VectorFold(BlockFold generic, int elementBytes, int vectorBytes, int widening) {
+  VectorFold(
+      BlockFold generic,
+      int elementBytes,
+      int vectorBytes,
+      int widening,
+      MethodHandles.Lookup template) {
     this.generic = generic;
     this.elementBytes = elementBytes;
     this.vectorBytes = vectorBytes;
     this.blockBytes = Scratch.ACCUMULATOR_BYTES / widening;
+    pair = loop(template, "pair");
+    pairTwice = loop(template, "pairTwice");
+    open = loop(template, "open");
+    step = loop(template, "step");
+    close = loop(template, "close");
+    closeTwice = loop(template, "closeTwice");
   }
 
   @Override
@@ -99,9 +132,9 @@ abstract class VectorFold implements FoldKernel {
     for (long done = 0; done < bytes; done += PIECE) {
       int piece = (int) Math.min(PIECE, bytes - done);
       if (m == 1) {
-        pair(a + done, b + done, to0 + done, piece, 2);
+        run(pair, a + done, b + done, to0 + done, 0, piece, 2);
       } else {
-        pair(a + done, b + done, to0 + done, to1 + done, piece, 2);
+        run(pairTwice, a + done, b + done, to0 + done, to1 + done, piece, 2);
         spread(out, outOffset, m, done, piece);
       }
     }
@@ -126,14 +159,15 @@ abstract class VectorFold implements FoldKernel {
     long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
     for (long done = 0; done < bytes; done += blockBytes) {
       int block = (int) Math.min(blockBytes, bytes - done);
-      open(a + done, b + done, accumulator, block);
+      run(open, a + done, b + done, accumulator, 0, block, n);
       for (int k = 2; k < last; k++) {
-        step(accumulator, address(in[k], inOffset[k], bytes) + done, block);
+        long next = address(in[k], inOffset[k], bytes) + done;
+        run(step, accumulator, next, accumulator, 0, block, n);
       }
       if (m == 1) {
-        close(accumulator, c + done, to0 + done, block, n);
+        run(close, accumulator, c + done, to0 + done, 0, block, n);
       } else {
-        close(accumulator, c + done, to0 + done, to1 + done, block, n);
+        run(closeTwice, accumulator, c + done, to0 + done, to1 + done, block, n);
         spread(out, outOffset, m, done, block);
       }
     }
@@ -141,37 +175,39 @@ abstract class VectorFold implements FoldKernel {
   }
 
   /** Copies a finished range from the first output to all after the second. */
-  private static void spread(
-      MemorySegment[] out, long[] outOffset, int m, long done, int bytes) {
+  private static void spread(MemorySegment[] out, long[] outOffset, int m, long done, int bytes) {
     for (int o = 2; o < m; o++) {
       Copies.copy(out[0], outOffset[0] + done, out[o], outOffset[o] + done, bytes);
     }
   }
 
-  /** The address of a range that must be accessible memory outside the heap. */
+  /** The address of a range that must lie in open memory outside the heap. */
   private static long address(MemorySegment segment, long offset, long bytes) {
     Objects.checkFromIndexSize(offset, bytes, segment.byteSize());
-    if (!segment.isNative() || !segment.scope().isAlive()) {
-      throw new IllegalArgumentException("closed or on the heap: " + segment);
+    if (!segment.isNative()) {
+      throw new IllegalArgumentException("on the heap: " + segment);
+    }
+    if (!segment.scope().isAlive()) {
+      throw new IllegalStateException("already closed: " + segment);
     }
     return segment.address() + offset;
   }
 
-  /** Folds two inputs into one output; n is the divisor of an average. */
-  abstract void pair(long a, long b, long to, int bytes, int n);
+  private static void run(MethodHandle loop, long a, long b, long to0, long to1, int bytes, int n) {
+    try {
+      loop.invokeExact(a, b, to0, to1, bytes, n);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
 
-  /** Folds two inputs into two outputs. */
-  abstract void pair(long a, long b, long to0, long to1, int bytes, int n);
-
-  /** Folds the first two inputs into the accumulator. */
-  abstract void open(long a, long b, long accumulator, int bytes);
-
-  /** Folds another input into the accumulator. */
-  abstract void step(long accumulator, long b, int bytes);
-
-  /** Folds the accumulator and the last input into one output. */
-  abstract void close(long accumulator, long b, long to, int bytes, int n);
-
-  /** Folds the accumulator and the last input into two outputs. */
-  abstract void close(long accumulator, long b, long to0, long to1, int bytes, int n);
+  private static MethodHandle loop(MethodHandles.Lookup template, String name) {
+    try {
+      return template.findStatic(template.lookupClass(), name, LOOP);
+    } catch (ReflectiveOperationException e) {
+      throw new LinkageError("no loop " + name, e);
+    }
+  }
 }

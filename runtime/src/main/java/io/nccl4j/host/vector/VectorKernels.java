@@ -7,10 +7,8 @@ import io.nccl4j.host.kernel.FoldKernel;
 import io.nccl4j.host.kernel.KernelProvider;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.UncheckedIOException;
-import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
-import java.lang.invoke.MethodType;
+import java.lang.reflect.Constructor;
 import java.util.HashMap;
 import java.util.Map;
 import jdk.incubator.vector.ByteVector;
@@ -29,7 +27,7 @@ public final class VectorKernels implements KernelProvider {
   /** Extremes of floats need masks, which shapes of fewer lanes may not have instructions for. */
   private static final int MASKED_LANES = 8;
 
-  private final Map<Spec, MethodHandle> copies = new HashMap<>();
+  private final Map<Spec, Constructor<? extends FoldKernel>> copies = new HashMap<>();
   private final byte[] laneFold = template(LaneFold.class);
   private final byte[] bfloat16Fold = template(Bfloat16Fold.class);
 
@@ -43,13 +41,10 @@ public final class VectorKernels implements KernelProvider {
       return generic;
     }
     byte[] template = type == DataType.BFLOAT16 ? bfloat16Fold : laneFold;
-    MethodHandle constructor = copies.computeIfAbsent(spec, s -> copy(template, s));
     try {
-      return (FoldKernel) constructor.invoke(generic);
-    } catch (RuntimeException | Error e) {
-      throw e;
-    } catch (Throwable e) {
-      throw new IllegalStateException(e);
+      return copies.computeIfAbsent(spec, s -> copy(template, s)).newInstance(generic);
+    } catch (ReflectiveOperationException e) {
+      throw new LinkageError("no kernel for " + spec, e);
     }
   }
 
@@ -67,7 +62,9 @@ public final class VectorKernels implements KernelProvider {
     if (!type.isFloatingPoint() && kind == ReduceOp.Kind.AVG || unsigned && ordered) {
       return null;
     }
-    if (type.isFloatingPoint() && ordered && FloatVector.SPECIES_PREFERRED.length() < MASKED_LANES) {
+    if (type.isFloatingPoint()
+        && ordered
+        && FloatVector.SPECIES_PREFERRED.length() < MASKED_LANES) {
       return null;
     }
     VectorSpecies<?> lanes =
@@ -90,17 +87,18 @@ public final class VectorKernels implements KernelProvider {
       }
       return in.readAllBytes();
     } catch (IOException e) {
-      throw new UncheckedIOException(e);
+      throw new LinkageError("cannot read " + type, e);
     }
   }
 
-  private static MethodHandle copy(byte[] template, Spec spec) {
+  private static Constructor<? extends FoldKernel> copy(byte[] template, Spec spec) {
     try {
       MethodHandles.Lookup copy = LOOKUP.defineHiddenClassWithClassData(template, spec, true);
-      MethodType type = MethodType.methodType(void.class, BlockFold.class);
-      return copy.findConstructor(copy.lookupClass(), type);
+      return copy.lookupClass()
+          .asSubclass(FoldKernel.class)
+          .getDeclaredConstructor(BlockFold.class);
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(e);
+      throw new LinkageError("no kernel for " + spec, e);
     }
   }
 }

@@ -31,8 +31,7 @@ class FoldKernelTest {
 
   @BeforeAll
   static void printSeed() {
-    System.out.println(
-        "FoldKernelTest: -Dnccl4j.test.seed=" + SEED + ", " + Kernels.description());
+    System.out.println("FoldKernelTest: -Dnccl4j.test.seed=" + SEED + ", " + Kernels.description());
   }
 
   @ParameterizedTest
@@ -324,9 +323,7 @@ class FoldKernelTest {
         return random.nextLong();
       }
       if (!type.isFloatingPoint()) {
-        return choice == 1
-            ? (1L << bits - 1) + random.nextInt(-2, 2)
-            : random.nextInt(-8, 8);
+        return choice == 1 ? (1L << bits - 1) + random.nextInt(-2, 2) : random.nextInt(-8, 8);
       }
       int fractionBits =
           switch (type) {
@@ -342,8 +339,17 @@ class FoldKernelTest {
       long infinity = exponents << fractionBits;
       if (choice == 1) {
         long[] edges = {
-          0, 1, 2, (1L << fractionBits) - 1, 1L << fractionBits, infinity - 2, infinity - 1,
-          infinity, infinity + 1, infinity + (1L << fractionBits - 1), (1L << bits - 1) - 1
+          0,
+          1,
+          2,
+          (1L << fractionBits) - 1,
+          1L << fractionBits,
+          infinity - 2,
+          infinity - 1,
+          infinity,
+          infinity + 1,
+          infinity + (1L << fractionBits - 1),
+          (1L << bits - 1) - 1
         };
         return sign | edges[random.nextInt(edges.length)];
       }
@@ -367,7 +373,8 @@ class FoldKernelTest {
         long[] inOffset = new long[n];
         for (int k = 0; k < n; k++) {
           guarded[k] = arena.allocate(bytes + 2L * GUARD + misalignment, 64).fill(CANARY);
-          MemorySegment.copy(inputs[k], from, guarded[k], ValueLayout.JAVA_BYTE, GUARD + misalignment, bytes);
+          MemorySegment.copy(
+              inputs[k], from, guarded[k], ValueLayout.JAVA_BYTE, GUARD + misalignment, bytes);
           // Exactly as long as what may be read.
           in[k] = guarded[k].asSlice(misalignment, (long) GUARD + bytes);
           inOffset[k] = GUARD;
@@ -424,8 +431,17 @@ class FoldKernelTest {
           () ->
               String.format(
                   "%s %s n=%d m=%d size=%d inPlace=%s %s seed %d: element %d is %x, not %x",
-                  type, kind, n, m, size, inPlace, kernel, SEED, index,
-                  get(actual, type, index), get(MemorySegment.ofArray(wanted), type, index)));
+                  type,
+                  kind,
+                  n,
+                  m,
+                  size,
+                  inPlace,
+                  kernel,
+                  SEED,
+                  index,
+                  get(actual, type, index),
+                  get(MemorySegment.ofArray(wanted), type, index)));
     }
   }
 }

@@ -110,8 +110,7 @@ final class ReferenceFold {
     Format format = format(type);
     float[] values = new float[raw.length];
     for (int k = 0; k < raw.length; k++) {
-      values[k] =
-          format == null ? Float.intBitsToFloat((int) raw[k]) : format.decode((int) raw[k]);
+      values[k] = format == null ? Float.intBitsToFloat((int) raw[k]) : format.decode((int) raw[k]);
     }
     float result = foldFloats(kind, values, scalars);
     return format == null ? Float.floatToIntBits(result) : format.encode(result);
@@ -195,8 +194,7 @@ final class ReferenceFold {
     return wrap(type, result).longValue();
   }
 
-  private static BigInteger scaled(
-      DataType type, long[] raw, long @Nullable [] scalars, int k) {
+  private static BigInteger scaled(DataType type, long[] raw, long @Nullable [] scalars, int k) {
     BigInteger value = wrap(type, BigInteger.valueOf(raw[k]));
     return scalars == null ? value : value.multiply(BigInteger.valueOf(scalars[k]));
   }
@@ -205,6 +203,8 @@ final class ReferenceFold {
     int bits = type.byteSize() * Byte.SIZE;
     BigInteger modulus = BigInteger.ONE.shiftLeft(bits);
     BigInteger wrapped = value.mod(modulus);
-    return type.isSignedInteger() && wrapped.testBit(bits - 1) ? wrapped.subtract(modulus) : wrapped;
+    return type.isSignedInteger() && wrapped.testBit(bits - 1)
+        ? wrapped.subtract(modulus)
+        : wrapped;
   }
 }

@@ -1,0 +1,85 @@
+package io.nccl4j.cli;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/** A command line in a JVM of its own. */
+record Jvm(Process process, Path out, Path err) implements AutoCloseable {
+  private static final long SECONDS = 60;
+
+  static Jvm start(Path folder, String name, Map<String, String> environment, String line)
+      throws IOException {
+    List<String> command = new ArrayList<>(ChildCommand.of(List.of(line.split(" "))));
+    Path out = folder.resolve(name + ".out");
+    Path err = folder.resolve(name + ".err");
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
+    builder.environment().putAll(environment);
+    return new Jvm(builder.start(), out, err);
+  }
+
+  int await() throws InterruptedException {
+    if (!process.waitFor(SECONDS, TimeUnit.SECONDS)) {
+      throw new AssertionError("not ended after " + SECONDS + " s");
+    }
+    return process.exitValue();
+  }
+
+  /** Waits until it has this many children, and gives them. */
+  List<ProcessHandle> awaitChildren(int count) throws InterruptedException {
+    for (long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
+        System.nanoTime() < end && process.isAlive();
+        Thread.sleep(10)) {
+      List<ProcessHandle> children = process.children().toList();
+      if (children.size() == count) {
+        return children;
+      }
+    }
+    throw new AssertionError("no " + count + " children");
+  }
+
+  /** Waits until a line of the output begins with this. */
+  void awaitLine(String start) throws IOException, InterruptedException {
+    for (long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
+        System.nanoTime() < end && process.isAlive();
+        Thread.sleep(10)) {
+      if (Files.readString(out).lines().anyMatch(line -> line.startsWith(start))) {
+        return;
+      }
+    }
+    throw new AssertionError("no line " + start + "; " + Files.readString(err));
+  }
+
+  List<String> outLines() throws IOException {
+    return Files.readAllLines(out);
+  }
+
+  /** The lines of the standard error, without what the JVM itself says. */
+  List<String> errLines() throws IOException {
+    return Files.readAllLines(err).stream().filter(line -> !line.startsWith("WARNING:")).toList();
+  }
+
+  static void awaitEnd(List<ProcessHandle> processes, long millis) throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
+    for (ProcessHandle process : processes) {
+      while (process.isAlive()) {
+        if (System.nanoTime() > end) {
+          throw new AssertionError("process " + process.pid() + " lives on");
+        }
+        Thread.sleep(10);
+      }
+    }
+  }
+
+  @Override
+  public void close() {
+    List<ProcessHandle> descendants = process.descendants().toList();
+    process.destroyForcibly();
+    descendants.forEach(ProcessHandle::destroyForcibly);
+  }
+}

@@ -1,0 +1,81 @@
+package io.nccl4j.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.nccl4j.BackendUnavailableException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.InvalidArgumentException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Whole commands in this process, on the host backend. */
+@Timeout(120)
+class MainTest {
+  @TempDir Path folder;
+
+  @Test
+  void versionNamesBothVersions() {
+    Run run = Run.of("--version");
+    assertEquals(0, run.code());
+    assertTrue(run.out().startsWith("nccl4j "), run.out());
+    assertTrue(run.out().contains("Java " + Runtime.version()), run.out());
+  }
+
+  @Test
+  void measuresAllReduce() throws IOException {
+    Path file = folder.resolve("run.json");
+    Run run =
+        Run.ofLine(
+            Map.of("NCCL_DEBUG", "WARN", "SECRET", "x"),
+            "all_reduce_perf --backend host -t 2 -b 8 -e 128 -f 4 -n 5 -d double -J " + file);
+    assertEquals(0, run.code(), run.err());
+    assertEquals("", run.err());
+    assertTrue(run.out().startsWith("# Writing JSON output to " + file + "\n"), run.out());
+    List<String> rows = run.out().lines().filter(line -> !line.startsWith("#")).toList();
+    assertEquals(3, rows.size(), run.out());
+    assertEquals("0", rows.getLast().strip().split(" +")[12]);
+    JsonNode json = new ObjectMapper().readTree(Files.newInputStream(file));
+    assertEquals(3, json.get("results").size());
+    assertEquals("NCCL_DEBUG=WARN", json.at("/env/0").textValue());
+    assertEquals("all_reduce_perf", json.at("/args/0").textValue());
+  }
+
+  @Test
+  void measuresSendRecvOnOneRank() {
+    Run run = Run.ofLine(Map.of(), "sendrecv --backend host -b 1K -e 1K -n 2");
+    assertEquals(0, run.code(), run.err());
+    assertTrue(run.out().contains("N/A"), run.out());
+  }
+
+  @Test
+  void failuresHaveTheirExitCodes() {
+    assertEquals(4, ExitCode.of(new DeadlineException("late", "")).number());
+    assertEquals(3, ExitCode.of(new BackendUnavailableException("none", "")).number());
+    assertEquals(3, ExitCode.of(new InvalidArgumentException("bad", "")).number());
+    assertEquals(1, ExitCode.of(new IllegalStateException("bug")).number());
+  }
+
+  @Test
+  void aFailureIsOneLineUnlessVerbose() {
+    Map<String, String> environment =
+        Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "2", "NCCL4J_UNIQUE_ID", "not an id");
+    Run run = Run.ofLine(environment, "allreduce");
+    assertEquals(3, run.code());
+    assertEquals(1, run.errLines().size(), run.err());
+    assertTrue(run.err().startsWith("nccl4j: not a unique id"), run.err());
+    assertFalse(run.err().contains("\tat "));
+    Run verbose = Run.ofLine(environment, "allreduce --verbose");
+    assertEquals(3, verbose.code());
+    assertTrue(verbose.err().contains("\tat "), verbose.err());
+  }
+}

@@ -1,0 +1,135 @@
+package io.nccl4j.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class OptionsTableTest {
+  /** A bad option costs one line and exit code 2, and names itself. */
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '"',
+      textBlock =
+          """
+          ""                                      | a command is missing
+          bcast                                   | bcast
+          --nonsense                              | --nonsense
+          allreduce --nonsense                    | --nonsense
+          allreduce -q                            | -q
+          allreduce file                          | file
+          allreduce -b                            | minbytes
+          allreduce -b 8 -b 16                    | minbytes
+          allreduce -b 8X                         | '8X' is not a size
+          allreduce -b -1                         | '-1' is not a size
+          allreduce -b 64M                        | minbytes 67108864 is above maxbytes 33554432
+          allreduce -e 1T                         | '1T' is not a size
+          allreduce -e 8                          | is above maxbytes 8
+          allreduce -b 8 -i 0                     | stepbytes is 0
+          allreduce -i x                          | 'x' is not a size
+          allreduce -f 0                          | stepfactor is 0
+          allreduce -f two                        | 'two'
+          allreduce -b 0 -f 2                     | never leaves minbytes 0
+          allreduce -t 0                          | nthreads is 0
+          allreduce -t 1.5                        | '1.5'
+          allreduce -g 0                          | ngpus is 0
+          allreduce -g -3                         | ngpus is -3
+          allreduce -t 1000 -g 1000               | too many ranks
+          allreduce -n 0                          | iters is 0
+          allreduce -n 99999999999                | '99999999999'
+          allreduce -w -1                         | warmup_iters is -1
+          allreduce -c -1                         | check is -1
+          allreduce -o xor                        | unknown op 'xor'
+          allreduce -d float7                     | unknown data type 'float7'
+          allreduce -r -2                         | root is -2
+          allreduce -r 1                          | root is 1, but there are 1 ranks
+          allreduce -z 4                          | blocking is 4
+          allreduce -z -1                         | blocking is -1
+          allreduce -S 2                          | report_timestamps is 2
+          allreduce -J /nonexistent/run.json      | cannot create /nonexistent/run.json
+          allreduce --backend tpu                 | unknown backend 'tpu'
+          allreduce --procs 0                     | procs is 0
+          allreduce --procs 2000                  | procs is 2000
+          allreduce --procs 2 -r 2                | root is 2, but there are 2 ranks
+          sendrecv -n 0                           | iters is 0
+          all_reduce_perf -n 0                    | iters is 0
+          sendrecv_perf -n 0                      | iters is 0
+          """)
+  void refusesInOneLine(String line, String part) {
+    refused(Run.ofLine(Map.of(), line), part);
+  }
+
+  private static void refused(Run run, String part) {
+    assertEquals(2, run.code(), run.toString());
+    assertEquals("", run.out());
+    assertEquals(1, run.errLines().size(), run.err());
+    assertTrue(run.err().startsWith("nccl4j: "), run.err());
+    assertTrue(run.err().contains(part), run.err());
+    assertTrue(run.err().strip().endsWith("--help"), run.err());
+  }
+
+  @Test
+  void refusesIncompleteEnvironments() {
+    String line = "allreduce -t 2";
+    refused(Run.ofLine(Map.of("NCCL4J_RANK", "0"), line), "NCCL4J_NRANKS is not set");
+    refused(Run.ofLine(Map.of("NCCL4J_NRANKS", "4"), line), "NCCL4J_RANK is not set");
+    refused(Run.ofLine(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "4"), line), "no unique id");
+    refused(Run.ofLine(environment("x", "4"), line), "NCCL4J_RANK is 'x'; use a number");
+    refused(Run.ofLine(environment("3", "4"), line), "ranks 3 to 4 asked for");
+    refused(Run.ofLine(environment("-1", "4"), line), "ranks -1 to 0 asked for");
+    refused(Run.ofLine(environment("0", "4"), "allreduce --procs 2"), "exclude each other");
+  }
+
+  private static Map<String, String> environment(String rank, String nranks) {
+    return Map.of("NCCL4J_RANK", rank, "NCCL4J_NRANKS", nranks, "NCCL4J_UNIQUE_ID", "00");
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {"allreduce --help", "all_reduce_perf -h", "sendrecv -h", "sendrecv_perf --help"})
+  void helpNamesEveryOption(String line) {
+    Run run = Run.ofLine(Map.of(), line);
+    assertEquals(0, run.code());
+    assertEquals("", run.err());
+    for (String option :
+        new String[] {
+          "-t, --nthreads",
+          "-g, --ngpus",
+          "-b, --minbytes",
+          "-e, --maxbytes",
+          "-i, --stepbytes",
+          "-f, --stepfactor",
+          "-n, --iters",
+          "-w, --warmup_iters",
+          "-c, --check",
+          "-o, --op",
+          "-d, --datatype",
+          "-r, --root",
+          "-z, --blocking",
+          "-S, --report_timestamps",
+          "-J, --output_file",
+          "--procs",
+          "--backend",
+          "--verbose",
+          "--version",
+          "NCCL4J_UNIQUE_ID_FILE",
+          "7 wrong data"
+        }) {
+      assertTrue(run.out().contains(option), option);
+    }
+    run.out().lines().forEach(text -> assertTrue(text.length() <= 100, text));
+  }
+
+  @Test
+  void topHelpNamesTheCommands() {
+    Run run = Run.of("--help");
+    assertEquals(0, run.code());
+    assertTrue(run.out().contains("allreduce, all_reduce_perf"), run.out());
+    assertTrue(run.out().contains("sendrecv, sendrecv_perf"), run.out());
+  }
+}

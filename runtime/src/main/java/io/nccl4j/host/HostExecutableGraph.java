@@ -1,0 +1,268 @@
+package io.nccl4j.host;
+
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.Stream;
+import io.nccl4j.host.kernel.Copies;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Nodes with works of their own. The launching thread reserves numbers and queues an entry; whoever drives that entry
+ * carries out all nodes whose predecessors are done, so that branches of a graph run side by side as streams do.
+ */
+final class HostExecutableGraph implements ExecutableGraph {
+  private GraphNode[] nodes;
+  private GraphNumbers[] numbers;
+  private final boolean[] done;
+  private final boolean chain;
+  private int first;
+  private long launched;
+  private volatile long finished;
+  private @Nullable HostStream lastStream;
+  private long lastPosition;
+  private boolean closed;
+
+  private HostExecutableGraph(List<GraphNode> captured) {
+    nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
+    numbers = numbersOf(nodes);
+    done = new boolean[nodes.length];
+    chain = isChain(nodes);
+  }
+
+  static HostExecutableGraph of(List<GraphNode> captured) {
+    HostExecutableGraph graph = new HostExecutableGraph(captured);
+    HostProcess.self().add(graph);
+    return graph;
+  }
+
+  private static GraphNumbers[] numbersOf(GraphNode[] nodes) {
+    List<HostWork> works = new ArrayList<>();
+    for (GraphNode node : nodes) {
+      works.addAll(node.works);
+    }
+    return works.stream()
+        .map(work -> work.communicator)
+        .distinct()
+        .map(communicator -> new GraphNumbers(communicator, works))
+        .toArray(GraphNumbers[]::new);
+  }
+
+  private static boolean isChain(GraphNode[] nodes) {
+    for (int i = 1; i < nodes.length; i++) {
+      if (nodes[i].after.length != 1 || nodes[i].after[0] != i - 1) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public void launch(Stream stream) {
+    if (!(stream instanceof HostStream own)) {
+      throw new InvalidArgumentException(
+          "launch: the stream is " + (stream == null ? "null" : "not of a host device"), "pass a host stream");
+    }
+    requireOpen();
+    if (own.isCapturing()) {
+      throw new InvalidUsageException("launch: the stream is being captured", "graphs in graphs are not captured");
+    }
+    for (GraphNode node : nodes) {
+      if (node.usesClosed()) {
+        throw new InvalidUsageException(
+            "launch: a buffer in the graph is closed", "keep buffers open until the executable graph is closed");
+      }
+    }
+    own.awaitRoom();
+    int entered = 0;
+    try {
+      for (GraphNumbers part : numbers) {
+        part.communicator().enterForLaunch();
+        entered++;
+      }
+      queue(own);
+    } finally {
+      for (int i = 0; i < entered; i++) {
+        numbers[i].communicator().leave();
+      }
+    }
+  }
+
+  /** Cannot fail. */
+  private void queue(HostStream stream) {
+    StreamTask task = stream.graphTask(this, ++launched, size());
+    int at = 0;
+    for (GraphNumbers part : numbers) {
+      at = part.reserve(task.bases, at);
+      part.communicator().graphStarted();
+    }
+    lastStream = stream;
+    lastPosition = stream.release();
+  }
+
+  private int size() {
+    int size = 0;
+    for (GraphNumbers part : numbers) {
+      size += part.size();
+    }
+    return size;
+  }
+
+  // ---- driving, by the owner of the stream
+
+  /** Takes steps of one launch. */
+  int step(HostStream stream, StreamTask task) {
+    if (!task.begun) {
+      if (finished != task.generation - 1) {
+        return Step.DEPENDS;
+      }
+      begin(task);
+    }
+    int result = Step.BLOCKED;
+    for (int i = first; i < nodes.length; i++) {
+      if (!done[i] && isReady(i)) {
+        int one = step(stream, nodes[i]);
+        if (one == Step.DONE) {
+          done[i] = true;
+          result = Step.MOVED;
+        } else if (result != Step.MOVED && one != Step.BLOCKED) {
+          result = one;
+        }
+      }
+      if (done[i] && i == first) {
+        first++;
+      } else if (chain) {
+        break;
+      }
+    }
+    if (first < nodes.length) {
+      return result;
+    }
+    for (GraphNumbers part : numbers) {
+      part.communicator().graphEnded();
+    }
+    finished = task.generation;
+    return Step.DONE;
+  }
+
+  private void begin(StreamTask task) {
+    task.begun = true;
+    first = 0;
+    java.util.Arrays.fill(done, false);
+    int at = 0;
+    for (GraphNumbers part : numbers) {
+      at = part.assume(task.bases, at);
+    }
+  }
+
+  private boolean isReady(int i) {
+    for (int before : nodes[i].after) {
+      if (!done[before]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private static int step(HostStream stream, GraphNode node) {
+    if (node.kind == StreamTask.WORKS) {
+      int result = Step.DONE;
+      for (HostWork work : node.works) {
+        if (!work.finished) {
+          int one = stream.step(work);
+          work.finished = one == Step.DONE;
+          if (one != Step.DONE && (result == Step.DONE || one == Step.MOVED)) {
+            result = one;
+          }
+        }
+      }
+      return result;
+    }
+    if (stream.error() == null) {
+      if (node.kind == StreamTask.COPY) {
+        Copies.copy(node.source, node.sourceOffset, node.target, node.targetOffset, node.bytes);
+      } else {
+        Copies.fill(node.target, node.targetOffset, node.bytes, node.value);
+      }
+    }
+    return Step.DONE;
+  }
+
+  /** Calls {@code action} for every work that was begun and is not complete. */
+  void forEachPending(java.util.function.Consumer<HostWork> action) {
+    for (int i = first; i < nodes.length; i++) {
+      if (!done[i] && isReady(i)) {
+        for (HostWork work : nodes[i].works) {
+          if (!work.finished) {
+            action.accept(work);
+          }
+        }
+      }
+    }
+  }
+
+  // ---- changing
+
+  @Override
+  public void update(Graph graph) {
+    if (!(graph instanceof HostGraph other)) {
+      throw new InvalidArgumentException(
+          "update: the graph is " + (graph == null ? "null" : "not of a host device"), "pass a graph of this backend");
+    }
+    requireOpen();
+    List<GraphNode> captured = other.nodes();
+    if (captured.size() != nodes.length) {
+      throw new InvalidArgumentException(
+          "update: the new graph has " + captured.size() + " nodes, this one " + nodes.length,
+          "capture the same operations, or instantiate the new graph");
+    }
+    for (int i = 0; i < nodes.length; i++) {
+      String difference = captured.get(i).differenceFrom(nodes[i]);
+      if (difference != null) {
+        throw new InvalidArgumentException(
+            "update: node " + i + " differs: " + difference, "capture the same operations, or instantiate the new graph");
+      }
+    }
+    awaitIdle();
+    nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
+    numbers = numbersOf(nodes);
+  }
+
+  private void awaitIdle() {
+    HostStream stream = lastStream;
+    if (stream != null && finished != launched) {
+      Progress.drive(stream, lastPosition, Long.MAX_VALUE);
+    }
+  }
+
+  /** Whether a launch under way uses a buffer. */
+  boolean uses(Object root) {
+    if (finished == launched) {
+      return false;
+    }
+    for (GraphNode node : nodes) {
+      if (node.uses(root)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  @Override
+  public void close() {
+    if (!closed) {
+      awaitIdle();
+      closed = true;
+      HostProcess.self().remove(this);
+    }
+  }
+
+  private void requireOpen() {
+    if (closed) {
+      throw new InvalidUsageException("the executable graph is closed", "instantiate the graph again");
+    }
+  }
+}

@@ -1,0 +1,282 @@
+package io.nccl4j.host;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bootstrap.ChildJvm;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
+
+/** SIGKILL of a rank's process: every other rank learns which one it was, fast, and nothing of it stays behind. */
+@Tag("process")
+@Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+class PeerDeathTest {
+  /** What one detection may take on a busy machine. */
+  private static final double WORST_MILLIS = 500;
+
+  /** What half of all detections must stay below. */
+  private static final double MEDIAN_MILLIS = 50;
+
+  private final List<ChildJvm> children = new ArrayList<>();
+
+  /** The heap and what its first use leaves are not what the tests look for. */
+  @BeforeAll
+  static void warmUp() {
+    try (HostRanks ranks = new HostRanks(2, 64)) {
+      ranks.sum(0, 1);
+      ranks.sum(1, 1);
+      ranks.streams.forEach(Stream::synchronize);
+    }
+  }
+
+  @AfterEach
+  void endChildren() {
+    children.forEach(ChildJvm::close);
+  }
+
+  private ChildJvm child() throws Exception {
+    ChildJvm child = ChildJvm.start(RankMain.class);
+    children.add(child);
+    return child;
+  }
+
+  /** Lets all children join as ranks 1, 2 …; this process is rank 0. */
+  private Communicator join(List<ChildJvm> ranks) throws Exception {
+    UniqueId id = UniqueId.create(Backend.HOST);
+    for (int i = 0; i < ranks.size(); i++) {
+      ranks.get(i).tell("join " + id + " " + (ranks.size() + 1) + " " + (i + 1));
+    }
+    Communicator own =
+        Communicator.initRank(
+            Device.get(Backend.HOST, 0), ranks.size() + 1, id, 0, HostRanks.patient().build());
+    for (ChildJvm rank : ranks) {
+      rank.expect("joined");
+    }
+    return own;
+  }
+
+  private static void assertHolds(Held before) {
+    Held after = Held.settled(before);
+    assertTrue(after.fitsInto(before), before + " became " + after);
+  }
+
+  private static double millis(long from, long to) {
+    return (to - from) / 1e6;
+  }
+
+  /**
+   * Four processes and this one; one after the other is killed in a loop of sums, and the rest go on in a new
+   * communicator until only this one is left.
+   */
+  private List<Double> killOneAfterTheOther(int processes, int count) throws Exception {
+    List<ChildJvm> living = new ArrayList<>();
+    for (int i = 0; i < processes; i++) {
+      living.add(child());
+    }
+    for (ChildJvm child : living) {
+      child.expect("ready");
+    }
+    List<Double> times = new ArrayList<>();
+    while (!living.isEmpty()) {
+      Communicator own = join(living);
+      CompletableFuture<Long> failed = CompletableFuture.supplyAsync(() -> loop(own, count));
+      for (ChildJvm child : living) {
+        child.tell("loop " + count);
+      }
+      for (ChildJvm child : living) {
+        child.expect("looping");
+      }
+      int victim = living.size() / 2;
+      long start = System.nanoTime();
+      living.get(victim).kill();
+      times.add(millis(start, failed.get(20, TimeUnit.SECONDS)));
+      PeerFailedException e = (PeerFailedException) own.failure().orElseThrow();
+      assertEquals(victim + 1, e.rank(), e.getMessage());
+      living.remove(victim);
+      for (ChildJvm survivor : living) {
+        String[] words = survivor.expect("failed").split(" ", 4);
+        times.add(millis(start, Long.parseLong(words[0])));
+        assertEquals("PeerFailedException", words[1], words[3]);
+        assertEquals(victim + 1, Integer.parseInt(words[2]), words[3]);
+        survivor.tell("close");
+        survivor.expect("closed");
+      }
+      own.close();
+    }
+    return times;
+  }
+
+  /** Returns when it failed. */
+  private static long loop(Communicator communicator, int count) {
+    try (DeviceBuffer in = communicator.device().allocate(DataType.INT32, count);
+        DeviceBuffer out = communicator.device().allocate(DataType.INT32, count);
+        Stream stream = communicator.device().newStream()) {
+      while (true) {
+        communicator.allReduce(in, out, count, DataType.INT32, ReduceOp.SUM, stream);
+        stream.synchronize();
+      }
+    } catch (NcclException e) {
+      return System.nanoTime();
+    }
+  }
+
+  private static void judge(List<Double> times) {
+    List<Double> sorted = times.stream().sorted().toList();
+    double median = sorted.get(sorted.size() / 2);
+    System.out.printf(
+        "%d detections: median %.1f ms, best %.1f ms, worst %.1f ms%n",
+        sorted.size(), median, sorted.getFirst(), sorted.getLast());
+    assertTrue(median < MEDIAN_MILLIS, sorted::toString);
+    assertTrue(sorted.getLast() < WORST_MILLIS, sorted::toString);
+  }
+
+  @Test
+  void everySurvivorLearnsWhoDied() throws Exception {
+    Held before = Held.now();
+    List<Double> times = new ArrayList<>();
+    times.addAll(killOneAfterTheOther(3, 2));
+    times.addAll(killOneAfterTheOther(3, 100_000));
+    for (int i = 0; i < 4; i++) {
+      times.addAll(killOneAfterTheOther(1, i % 2 == 0 ? 2 : 100_000));
+    }
+    judge(times);
+    assertHolds(before);
+  }
+
+  @Tag("long")
+  @Timeout(1800)
+  @Test
+  void everySurvivorLearnsWhoDiedForLong() throws Exception {
+    Held before = Held.now();
+    List<Double> times = new ArrayList<>();
+    for (int i = 0; i < 25; i++) {
+      times.addAll(killOneAfterTheOther(4, i % 2 == 0 ? 2 : 100_000));
+    }
+    judge(times);
+    assertHolds(before);
+  }
+
+  @Test
+  void aDeathWhileIdleShowsInTheStateAndInTheNextOperation() throws Exception {
+    ChildJvm other = child();
+    ChildJvm victim = child();
+    Held before = Held.now();
+    long allocated = HostProcess.self().heap().allocatedBytes();
+    Communicator own = join(List.of(other, victim));
+    long start = System.nanoTime();
+    victim.kill();
+    while (own.state() == Communicator.State.READY) {
+      Thread.onSpinWait();
+    }
+    double millis = millis(start, System.nanoTime());
+    assertTrue(millis < WORST_MILLIS, millis + " ms");
+    assertEquals(2, ((PeerFailedException) own.failure().orElseThrow()).rank());
+    other.tell("loop 2");
+    assertTrue(other.expect("failed").contains("rank 2"));
+    other.tell("close");
+    other.expect("closed");
+    own.close();
+    assertHolds(before);
+    assertEquals(allocated, HostProcess.self().heap().allocatedBytes());
+  }
+
+  /** This rank has left in good order before the other dies without leaving: nobody watches it then. */
+  @Test
+  void aDeathAfterLeavingLeavesNothingEither() throws Exception {
+    ChildJvm victim = child();
+    Held before = Held.now();
+    long allocated = HostProcess.self().heap().allocatedBytes();
+    Communicator own = join(List.of(victim));
+    own.close();
+    victim.kill();
+    int ignored = victim.await();
+    assertHolds(before);
+    assertEquals(allocated, HostProcess.self().heap().allocatedBytes());
+  }
+
+  /** At whatever moment: nobody hangs, whoever gets a communicator finds it failed, and nothing stays. */
+  @Test
+  void aDeathDuringInitialisationEndsItForAll() throws Exception {
+    long seed = new Random().nextLong();
+    System.out.println("seed " + seed);
+    Random random = new Random(seed);
+    CommunicatorConfig config = HostRanks.patient().initTimeout(Duration.ofSeconds(2)).build();
+    for (int i = 0; i < 5; i++) {
+      ChildJvm victim = child();
+      victim.expect("ready");
+      Held before = Held.now();
+      long allocated = HostProcess.self().heap().allocatedBytes();
+      UniqueId id = UniqueId.create(Backend.HOST);
+      CompletableFuture<Communicator> own =
+          CompletableFuture.supplyAsync(
+              () -> Communicator.initRank(Device.get(Backend.HOST, 0), 2, id, 0, config));
+      victim.tell("join " + id + " 2 1");
+      long end = System.nanoTime() + random.nextInt(400_000_000);
+      while (System.nanoTime() < end && !own.isDone()) {
+        Thread.onSpinWait();
+      }
+      victim.kill();
+      String outcome;
+      try (Communicator communicator = own.get(20, TimeUnit.SECONDS)) {
+        while (communicator.state() == Communicator.State.READY) {
+          Thread.onSpinWait();
+        }
+        outcome = "joined, then " + communicator.failure().orElseThrow().getMessage();
+      } catch (ExecutionException e) {
+        outcome = e.getCause().getMessage();
+      }
+      System.out.println(outcome);
+      assertTrue(outcome.contains("rank 1") || outcome.contains("ranks 1") || outcome.contains(": 1"), outcome);
+      assertHolds(before);
+      assertEquals(allocated, HostProcess.self().heap().allocatedBytes());
+    }
+  }
+
+  @Test
+  void aDeathDuringSplitEndsItForAll() throws Exception {
+    ChildJvm other = child();
+    ChildJvm victim = child();
+    Held before = Held.now();
+    long allocated = HostProcess.self().heap().allocatedBytes();
+    Communicator own = join(List.of(other, victim));
+    other.tell("split 0");
+    CompletableFuture<Throwable> splitting =
+        CompletableFuture.supplyAsync(
+            () -> assertThrows(NcclException.class, () -> own.split(0, 0)));
+    victim.kill();
+    NcclException thrown = (NcclException) splitting.get(20, TimeUnit.SECONDS);
+    PeerFailedException e =
+        assertInstanceOf(PeerFailedException.class, RankMain.cause(thrown));
+    assertEquals(2, e.rank());
+    assertTrue(other.expect("failed").contains("rank 2"));
+    other.tell("close");
+    other.expect("closed");
+    own.close();
+    assertHolds(before);
+    assertEquals(allocated, HostProcess.self().heap().allocatedBytes());
+  }
+}

@@ -1,0 +1,172 @@
+package io.nccl4j.host;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * A process with one rank that does what its standard input says, a command a line, and answers each with a line:
+ *
+ * <pre>
+ * join ID NRANKS RANK    joined | failed …
+ * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
+ * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
+ * split COLOR            split | failed …
+ * close                  closed
+ * held                   held DESCRIPTORS THREADS MAPPINGS
+ * allocated              allocated BYTES
+ * exit                   none
+ * </pre>
+ *
+ * <p>{@code failed} is followed by the clock in ns, the exception, the lost rank or −1, and the message.
+ */
+final class RankMain {
+  private final Arena arena = Arena.ofShared();
+  private Communicator communicator;
+  private Stream stream;
+
+  private RankMain() {}
+
+  public static void main(String[] arguments) throws IOException {
+    RankMain rank = new RankMain();
+    BufferedReader in =
+        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    System.out.println("ready");
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      String[] words = line.split(" ");
+      if (words[0].equals("exit")) {
+        return;
+      }
+      try {
+        System.out.println(rank.run(words));
+      } catch (NcclException e) {
+        long now = System.nanoTime();
+        NcclException cause = cause(e);
+        int lost = cause instanceof PeerFailedException peer ? peer.rank() : -1;
+        String kind = cause.getClass().getSimpleName();
+        System.out.println("failed " + now + " " + kind + " " + lost + " " + cause.getMessage());
+      }
+    }
+  }
+
+  /** A call that comes after the failure is refused, and has the failure as its cause. */
+  static NcclException cause(NcclException e) {
+    return e instanceof InvalidUsageException && e.getCause() instanceof NcclException cause
+        ? cause
+        : e;
+  }
+
+  private String run(String[] words) {
+    return switch (words[0]) {
+      case "join" -> {
+        join(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+        yield "joined";
+      }
+      case "loop" -> {
+        loop(Integer.parseInt(words[1]));
+        yield "never";
+      }
+      case "trials" ->
+          "agreed " + trials(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+      case "split" -> {
+        communicator.split(Integer.parseInt(words[1]), 0);
+        yield "split";
+      }
+      case "close" -> {
+        stream.close();
+        communicator.close();
+        yield "closed";
+      }
+      case "held" -> Held.now().toString();
+      case "allocated" -> "allocated " + HostProcess.self().heap().allocatedBytes();
+      default -> throw new IllegalArgumentException(words[0]);
+    };
+  }
+
+  private void join(String id, int nranks, int rank) {
+    Device device = Device.get(Backend.HOST, rank);
+    communicator =
+        Communicator.initRank(
+            device, nranks, UniqueId.parse(id), rank, HostRanks.patient().build());
+    stream = device.newStream();
+  }
+
+  private void loop(int count) {
+    try (DeviceBuffer in = communicator.device().allocate(DataType.INT32, count);
+        DeviceBuffer out = communicator.device().allocate(DataType.INT32, count)) {
+      try {
+        for (int i = 0; ; i++) {
+          communicator.allReduce(in, out, count, DataType.INT32, ReduceOp.SUM, stream);
+          stream.synchronize();
+          if (i == 20) {
+            System.out.println("looping");
+          }
+        }
+      } finally {
+        // What failed is dropped when the stream is closed; only then may the buffers go.
+        stream.close();
+      }
+    }
+  }
+
+  /** Whether a rank's send (0) or receive (1) buffer is private to its process. */
+  static boolean isPrivate(int rank, int which, int salt) {
+    return (rank * 2 + which + salt) % 3 == 0;
+  }
+
+  private int trials(int count, int salt) {
+    return trials(communicator, stream, arena, count, salt);
+  }
+
+  /** Every operation with every mixture of shared and private buffers. */
+  static int trials(Communicator communicator, Stream stream, Arena arena, int count, int salt) {
+    int hash = 0;
+    int rank = communicator.rank();
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    for (Trial.Op op : Trial.Op.values()) {
+      for (int s = salt; s < salt + 4; s++) {
+        Trial trial = new Trial(op, communicator.nranks(), rank, count, s);
+        DeviceBuffer in =
+            buffer(communicator, arena, trial.inputLength(), isPrivate(rank, 0, s));
+        DeviceBuffer out =
+            buffer(communicator, arena, trial.outputLength(), isPrivate(rank, 1, s));
+        trial.prepare(in, out);
+        trial.issue(communicator, in, out, stream);
+        stream.synchronize(Duration.ofSeconds(30));
+        trial.check(out);
+        hash = hash * 31 + op.ordinal();
+        buffers.add(in);
+        buffers.add(out);
+      }
+    }
+    buffers.forEach(DeviceBuffer::close);
+    return hash;
+  }
+
+  private static DeviceBuffer buffer(
+      Communicator communicator, Arena arena, int length, boolean isPrivate) {
+    long bytes = (long) length * Integer.BYTES;
+    if (!isPrivate) {
+      return communicator.device().allocate(bytes);
+    }
+    MemorySegment segment = arena.allocate(bytes + 64, 64);
+    return communicator.device().wrap(segment.asSlice(4, bytes));
+  }
+}
