@@ -1,6 +1,9 @@
 package io.nccl4j;
 
-/** The communicator was aborted while the operation was unfinished; the contents of its receive buffers are undefined. */
+/**
+ * The communicator was aborted while the operation was unfinished; the contents of its receive
+ * buffers are undefined.
+ */
 public class AbortedException extends NcclException {
   private static final long serialVersionUID = 1L;
 

@@ -6,12 +6,17 @@ import java.util.Locale;
 public enum Backend {
   /** {@link #CUDA} where a GPU, its driver and NCCL are usable, otherwise {@link #HOST}. */
   AUTO,
-  /** The embedded engine: ranks as threads or processes of one machine over shared memory; nothing to install. */
+  /**
+   * The embedded engine: ranks as threads or processes of one machine over shared memory; nothing
+   * to install.
+   */
   HOST,
   /** GPUs through NCCL and the CUDA driver. */
   CUDA;
 
-  /** The name used in settings and on the command line: {@code auto}, {@code host} or {@code cuda}. */
+  /**
+   * The name used in settings and on the command line: {@code auto}, {@code host} or {@code cuda}.
+   */
   public String label() {
     return name().toLowerCase(Locale.ROOT);
   }

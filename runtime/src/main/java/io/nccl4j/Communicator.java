@@ -8,27 +8,32 @@ import org.jspecify.annotations.Nullable;
 /**
  * One rank's membership in a set of ranks that communicate.
  *
- * <p><b>Operations</b> are queued on a stream and return at once; the stream, or an event in it, tells when they are
- * complete. All ranks must issue the same collectives of a communicator in the same order, whatever their streams.
- * Counts are in elements, may exceed 2<sup>31</sup>, and may be 0. Each buffer must lie on this communicator's device, be
- * at least as large as the operation needs, start at a multiple of the element size, and stay open until the operation
- * is complete. A null buffer is accepted only where a rank's argument is said to be unused.
+ * <p><b>Operations</b> are queued on a stream and return at once; the stream, or an event in it,
+ * tells when they are complete. All ranks must issue the same collectives of a communicator in the
+ * same order, whatever their streams. Counts are in elements, may exceed 2<sup>31</sup>, and may be
+ * 0. Each buffer must lie on this communicator's device, be at least as large as the operation
+ * needs, start at a multiple of the element size, and stay open until the operation is complete. A
+ * null buffer is accepted only where a rank's argument is said to be unused.
  *
- * <p><b>In place.</b> Send and receive ranges must not overlap, except exactly as follows ({@code send} and {@code recv}
- * here are start addresses): allReduce, broadcast and reduce with {@code send == recv}; allGather with {@code send ==
- * recv + rank·count}; reduceScatter with {@code recv == send + rank·count}; gather on the root with {@code send == recv +
- * root·count}; scatter on the root with {@code recv == send + root·count}; the v-forms likewise with displacements.
- * allToAll has no in-place form.
+ * <p><b>In place.</b> Send and receive ranges must not overlap, except exactly as follows ({@code
+ * send} and {@code recv} here are start addresses): allReduce, broadcast and reduce with {@code
+ * send == recv}; allGather with {@code send == recv + rank·count}; reduceScatter with {@code recv
+ * == send + rank·count}; gather on the root with {@code send == recv + root·count}; scatter on the
+ * root with {@code recv == send + root·count}; the v-forms likewise with displacements. allToAll
+ * has no in-place form.
  *
- * <p><b>Determinism.</b> On the host backend every rank gets the same bits, on every run with the same number of ranks.
+ * <p><b>Determinism.</b> On the host backend every rank gets the same bits, on every run with the
+ * same number of ranks.
  *
- * <p><b>Threads.</b> One thread at a time; handing over is fine, overlapping calls are refused with an {@link
- * InvalidUsageException}. Only {@link #abort()} and {@link #state()} may be called at any time by any thread.
+ * <p><b>Threads.</b> One thread at a time; handing over is fine, overlapping calls are refused with
+ * an {@link InvalidUsageException}. Only {@link #abort()} and {@link #state()} may be called at any
+ * time by any thread.
  *
- * <p><b>Errors.</b> Wrong arguments throw {@link InvalidArgumentException} from the call, and nothing is started. What
- * goes wrong later is thrown by {@link Stream#synchronize()}: {@link MismatchException} on every rank when ranks
- * contradict each other, {@link PeerFailedException} when another rank died or left, {@link DeadlineException} when the
- * operation's deadline passed. The communicator is failed then: it refuses operations and can only be aborted or closed.
+ * <p><b>Errors.</b> Wrong arguments throw {@link InvalidArgumentException} from the call, and
+ * nothing is started. What goes wrong later is thrown by {@link Stream#synchronize()}: {@link
+ * MismatchException} on every rank when ranks contradict each other, {@link PeerFailedException}
+ * when another rank died or left, {@link DeadlineException} when the operation's deadline passed.
+ * The communicator is failed then: it refuses operations and can only be aborted or closed.
  */
 public interface Communicator extends AutoCloseable {
   /** What may be done with a communicator. */
@@ -43,17 +48,21 @@ public interface Communicator extends AutoCloseable {
     CLOSED
   }
 
-  /** The color with which a rank takes part in {@link #split} without joining a new communicator. */
+  /**
+   * The color with which a rank takes part in {@link #split} without joining a new communicator.
+   */
   int NO_COLOR = -1;
 
   /**
-   * Creates communicators for {@code nranks} ranks that all live in this process, on devices 0 … nranks−1.
+   * Creates communicators for {@code nranks} ranks that all live in this process, on devices 0 …
+   * nranks−1.
    *
    * @throws InvalidArgumentException if {@code nranks} is less than 1 or there are fewer devices
    */
   static Communicators initAll(Backend backend, int nranks) {
     if (nranks < 1) {
-      throw new InvalidArgumentException("nranks is " + nranks, "a communicator has at least one rank");
+      throw new InvalidArgumentException(
+          "nranks is " + nranks, "a communicator has at least one rank");
     }
     return initAll(
         java.util.stream.IntStream.range(0, nranks).mapToObj(i -> Device.get(backend, i)).toList(),
@@ -61,7 +70,8 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Creates communicators for ranks that all live in this process: rank <i>i</i> on {@code devices.get(i)}.
+   * Creates communicators for ranks that all live in this process: rank <i>i</i> on {@code
+   * devices.get(i)}.
    *
    * @throws InvalidArgumentException if there is no device, or they are of different backends
    */
@@ -75,22 +85,32 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Joins a communicator as one rank, and waits for all others, which may be threads of this process or other processes
-   * of this machine.
+   * Joins a communicator as one rank, and waits for all others, which may be threads of this
+   * process or other processes of this machine.
    *
    * @param device where this rank runs
    * @param nranks number of ranks, the same on all of them
    * @param id the same token on all ranks
    * @param rank 0 … nranks−1, each taken by one caller
-   * @throws DeadlineException if not all ranks came within the configuration's init timeout; the message names them
-   * @throws InvalidUsageException if ranks contradict each other (nranks, a rank taken twice, versions, a wrong secret)
+   * @throws DeadlineException if not all ranks came within the configuration's init timeout; the
+   *     message names them
+   * @throws InvalidUsageException if ranks contradict each other (nranks, a rank taken twice,
+   *     versions, a wrong secret), or the id was used before: it serves one communicator
+   * @throws PeerFailedException if a rank died or gave up while it joined
+   * @throws SystemErrorException if the process that created the id cannot be reached
+   * @throws BackendUnavailableException if ranks of other processes cannot be reached from this
+   *     one; the message says why
+   * @throws AbortedException if the calling thread was interrupted
    */
   static Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     return Provider.get().initRank(device, nranks, id, rank, config);
   }
 
-  /** Like {@link #initRank} but does not wait: the future completes, or fails, when all ranks have come. */
+  /**
+   * Like {@link #initRank} but does not wait: the future completes, or fails, when all ranks have
+   * come.
+   */
   static CompletableFuture<Communicator> initRankAsync(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     CompletableFuture<Communicator> result = new CompletableFuture<>();
@@ -138,7 +158,8 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code count} elements
    * @param recv {@code count} elements; may be {@code send}
    */
-  void allReduce(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream);
+  void allReduce(
+      DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream);
 
   /**
    * Copies {@code count} elements of the root to all ranks.
@@ -147,7 +168,12 @@ public interface Communicator extends AutoCloseable {
    * @param recv {@code count} elements; may be {@code send}
    */
   void broadcast(
-      @Nullable DeviceBuffer send, DeviceBuffer recv, long count, DataType type, int root, Stream stream);
+      @Nullable DeviceBuffer send,
+      DeviceBuffer recv,
+      long count,
+      DataType type,
+      int root,
+      Stream stream);
 
   /**
    * Reduces {@code count} elements of all ranks; the root gets the result.
@@ -170,16 +196,23 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code sendCount} elements
    * @param recv {@code nranks·sendCount} elements
    */
-  void allGather(DeviceBuffer send, DeviceBuffer recv, long sendCount, DataType type, Stream stream);
+  void allGather(
+      DeviceBuffer send, DeviceBuffer recv, long sendCount, DataType type, Stream stream);
 
   /**
-   * Reduces {@code nranks·recvCount} elements of all ranks; rank <i>r</i> gets block <i>r</i> of the result.
+   * Reduces {@code nranks·recvCount} elements of all ranks; rank <i>r</i> gets block <i>r</i> of
+   * the result.
    *
    * @param send {@code nranks·recvCount} elements
    * @param recv {@code recvCount} elements
    */
   void reduceScatter(
-      DeviceBuffer send, DeviceBuffer recv, long recvCount, DataType type, ReduceOp op, Stream stream);
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      long recvCount,
+      DataType type,
+      ReduceOp op,
+      Stream stream);
 
   /**
    * Sends block <i>j</i> to rank <i>j</i>, which stores it as block <i>rank</i>.
@@ -196,7 +229,12 @@ public interface Communicator extends AutoCloseable {
    * @param recv {@code nranks·sendCount} elements on the root; unused on other ranks
    */
   void gather(
-      DeviceBuffer send, @Nullable DeviceBuffer recv, long sendCount, DataType type, int root, Stream stream);
+      DeviceBuffer send,
+      @Nullable DeviceBuffer recv,
+      long sendCount,
+      DataType type,
+      int root,
+      Stream stream);
 
   /**
    * Sends block <i>j</i> of the root to rank <i>j</i>.
@@ -205,13 +243,19 @@ public interface Communicator extends AutoCloseable {
    * @param recv {@code recvCount} elements
    */
   void scatter(
-      @Nullable DeviceBuffer send, DeviceBuffer recv, long recvCount, DataType type, int root, Stream stream);
+      @Nullable DeviceBuffer send,
+      DeviceBuffer recv,
+      long recvCount,
+      DataType type,
+      int root,
+      Stream stream);
 
   /**
    * Gathers a different number of elements from each rank, on every rank.
    *
    * @param send {@code recvCounts[rank]} elements
-   * @param recv receives {@code recvCounts[j]} elements of rank <i>j</i> at element {@code recvDisplacements[j]}
+   * @param recv receives {@code recvCounts[j]} elements of rank <i>j</i> at element {@code
+   *     recvDisplacements[j]}
    * @param recvCounts nranks counts, the same on all ranks
    * @param recvDisplacements nranks offsets in elements; blocks must not overlap
    */
@@ -224,18 +268,24 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Reduces blocks of different sizes that lie behind each other; rank <i>r</i> gets block <i>r</i>.
+   * Reduces blocks of different sizes that lie behind each other; rank <i>r</i> gets block
+   * <i>r</i>.
    *
    * @param send the sum of {@code recvCounts} elements
    * @param recv {@code recvCounts[rank]} elements
    * @param recvCounts nranks counts, the same on all ranks
    */
   void reduceScatterV(
-      DeviceBuffer send, DeviceBuffer recv, long[] recvCounts, DataType type, ReduceOp op, Stream stream);
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      long[] recvCounts,
+      DataType type,
+      ReduceOp op,
+      Stream stream);
 
   /**
-   * Sends {@code sendCounts[j]} elements to each rank <i>j</i>. What rank <i>i</i> sends to <i>j</i> must equal what
-   * <i>j</i> expects of <i>i</i>.
+   * Sends {@code sendCounts[j]} elements to each rank <i>j</i>. What rank <i>i</i> sends to
+   * <i>j</i> must equal what <i>j</i> expects of <i>i</i>.
    *
    * @param sendDisplacements nranks offsets in elements
    * @param recvDisplacements nranks offsets in elements; received blocks must not overlap
@@ -254,8 +304,8 @@ public interface Communicator extends AutoCloseable {
    * Gathers a different number of elements from each rank, on the root.
    *
    * @param sendCount elements this rank sends; equals the root's {@code recvCounts[rank]}
-   * @param recv on the root, receives {@code recvCounts[j]} elements of rank <i>j</i> at element {@code
-   *     recvDisplacements[j]}; unused on other ranks, as are the two arrays
+   * @param recv on the root, receives {@code recvCounts[j]} elements of rank <i>j</i> at element
+   *     {@code recvDisplacements[j]}; unused on other ranks, as are the two arrays
    */
   void gatherV(
       DeviceBuffer send,
@@ -270,8 +320,8 @@ public interface Communicator extends AutoCloseable {
   /**
    * Sends a different number of elements of the root to each rank.
    *
-   * @param send on the root, {@code sendCounts[j]} elements for rank <i>j</i> at element {@code sendDisplacements[j]};
-   *     unused on other ranks, as are the two arrays
+   * @param send on the root, {@code sendCounts[j]} elements for rank <i>j</i> at element {@code
+   *     sendDisplacements[j]}; unused on other ranks, as are the two arrays
    * @param recvCount elements this rank receives; equals the root's {@code sendCounts[rank]}
    */
   void scatterV(
@@ -285,9 +335,10 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Sends {@code count} elements to a peer, whose matching {@link #recv} has the same count and type. Sends to one peer
-   * match its receives in order. Outside a group a send larger than the eager limit completes only when the peer
-   * receives: two ranks that exchange data put both calls into one {@link Group}.
+   * Sends {@code count} elements to a peer, whose matching {@link #recv} has the same count and
+   * type. Sends to one peer match its receives in order. A send may complete only when the peer
+   * receives (on the host backend, beyond 504 bytes or eight messages ahead): two ranks that
+   * exchange data put both calls into one {@link Group}.
    */
   void send(DeviceBuffer send, long count, DataType type, int peer, Stream stream);
 
@@ -303,24 +354,30 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Divides the ranks into new communicators, one per color; all ranks call it. New ranks are ordered by key, equal keys
-   * by old rank. No operation of this communicator may be unfinished.
+   * Divides the ranks into new communicators, one per color; all ranks call it. New ranks are
+   * ordered by key, equal keys by old rank. No operation of this communicator may be unfinished.
    *
    * @param color 0 or more, or {@link #NO_COLOR}
-   * @return the new communicator of this rank's color, which its caller closes; null for {@link #NO_COLOR}
+   * @return the new communicator of this rank's color, which its caller closes; null for {@link
+   *     #NO_COLOR}
    */
   @Nullable Communicator split(int color, int key, CommunicatorConfig config);
 
   /**
-   * Gives up all unfinished operations on all ranks: they fail with {@link AbortedException}, and the communicator can
-   * only be closed. Bounded: it does not wait for other ranks. Any thread may call it, at any time, more than once.
+   * Gives up all unfinished operations on all ranks: they fail with {@link AbortedException}, and
+   * the communicator can only be closed. Bounded: it does not wait for other ranks. Any thread may
+   * call it, at any time, more than once.
    */
   void abort();
 
   /**
-   * Completes this rank's unfinished operations within the configuration's close timeout, then leaves. It is local: other
-   * ranks may go on as long as they need nothing more of this rank; if they do, they fail at once, saying so. Closing
-   * twice does nothing.
+   * Completes this rank's unfinished operations within the configuration's close timeout, then
+   * leaves. It is local: other ranks may go on as long as they need nothing more of this rank; if
+   * they do, they fail at once, saying so. Closing twice does nothing. What is unfinished after
+   * that is given up, and fails on the other ranks.
+   *
+   * @throws InvalidUsageException if operations lie in an open group, or cannot be given up because
+   *     they are queued behind another communicator's; it is not closed then
    */
   @Override
   void close();

@@ -8,7 +8,8 @@ import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
 /**
- * How a communicator behaves. Immutable; what is not set comes from the environment, or else from the defaults:
+ * How a communicator behaves. Immutable; what is not set comes from the environment, or else from
+ * the defaults:
  *
  * <table>
  * <caption>Settings</caption>
@@ -22,8 +23,8 @@ import org.jspecify.annotations.Nullable;
  * GiB</td></tr>
  * </table>
  *
- * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m}; {@code off} switches a
- * deadline off.
+ * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m};
+ * {@code off} switches a deadline off.
  */
 public final class CommunicatorConfig {
   /** A timeout that never passes. */
@@ -178,7 +179,8 @@ public final class CommunicatorConfig {
     public Builder fifoBytes(long bytes) {
       if (bytes < MIN_FIFO || bytes > MAX_FIFO || Long.bitCount(bytes) != 1) {
         throw new InvalidArgumentException(
-            FIFO + " is " + bytes + " B", "use a power of two from " + MIN_FIFO + " to " + MAX_FIFO);
+            FIFO + " is " + bytes + " B",
+            "use a power of two from " + MIN_FIFO + " to " + MAX_FIFO);
       }
       fifoBytes = bytes;
       sources.put(FIFO, "argument");

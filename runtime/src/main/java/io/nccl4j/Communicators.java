@@ -40,8 +40,9 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   }
 
   /**
-   * Runs {@code task} once per rank, each on a thread of its own, and waits for all. If one throws, the communicators are
-   * aborted so that no other rank waits for it, and its exception is thrown here with the others' suppressed.
+   * Runs {@code task} once per rank, each on a thread of its own, and waits for all. If one throws,
+   * the communicators are aborted so that no other rank waits for it, and its exception is thrown
+   * here with the others' suppressed.
    *
    * @throws Exception the first exception of any rank
    */
@@ -49,7 +50,10 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
     List<Throwable> failures = new ArrayList<>();
     List<Thread> threads = new ArrayList<>();
     for (Communicator rank : ranks) {
-      threads.add(Thread.ofPlatform().name("rank-" + rank.rank()).unstarted(() -> runRank(task, rank, failures)));
+      threads.add(
+          Thread.ofPlatform()
+              .name("rank-" + rank.rank())
+              .unstarted(() -> runRank(task, rank, failures)));
     }
     threads.forEach(Thread::start);
     boolean interrupted = false;

@@ -1,7 +1,8 @@
 package io.nccl4j;
 
 /**
- * The element types of NCCL. The ordinal of each constant equals NCCL's {@code ncclDataType_t} code.
+ * The element types of NCCL. The ordinal of each constant equals NCCL's {@code ncclDataType_t}
+ * code.
  *
  * <p>Elements are stored in the machine's byte order (little-endian on every supported platform).
  */

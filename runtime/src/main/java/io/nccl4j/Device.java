@@ -6,9 +6,10 @@ import java.util.List;
 /**
  * A place where ranks run: a GPU, or on {@link Backend#HOST} one of the machine's virtual devices.
  *
- * <p>The host backend has as many devices as one asks for (ordinals 0 to {@value #MAX_HOST_ORDINAL}); they share the
- * machine's memory and differ only in name, so that a program written for several GPUs runs unchanged. Devices are
- * values: getting one takes no resource, and they may be shared between threads.
+ * <p>The host backend has as many devices as one asks for (ordinals 0 to {@value
+ * #MAX_HOST_ORDINAL}); they share the machine's memory and processors and differ only in their
+ * ordinals, so that a program written for several GPUs runs unchanged. Devices are values: getting
+ * one takes no resource, and they may be shared between threads.
  */
 public interface Device {
   /** The largest ordinal of a host device. */
@@ -63,7 +64,8 @@ public interface Device {
   /**
    * Allocates device memory for {@code count} elements.
    *
-   * @throws InvalidArgumentException if {@code count} is negative or the size exceeds 2<sup>63</sup>−1 bytes
+   * @throws InvalidArgumentException if {@code count} is negative or the size exceeds
+   *     2<sup>63</sup>−1 bytes
    * @throws SystemErrorException if the memory is not there
    */
   default DeviceBuffer allocate(DataType type, long count) {
@@ -75,11 +77,13 @@ public interface Device {
   }
 
   /**
-   * Uses a caller's native memory as a buffer, without copying. On the host backend any native segment of a shared,
-   * automatic or global arena will do; on {@code cuda} the segment must be memory that CUDA can reach. Ranks in other
-   * processes cannot see such memory, so that operations with them go through a staging area.
+   * Uses a caller's native memory as a buffer, without copying. On the host backend any native
+   * segment of a shared, automatic or global arena will do; on {@code cuda} the segment must be
+   * memory that CUDA can reach. Ranks in other processes cannot see such memory, so that operations
+   * with them go through a staging area.
    *
-   * @param segment stays the caller's: it must be alive while operations use it, and closing the buffer leaves it alone
+   * @param segment stays the caller's: it must be alive while operations use it, and closing the
+   *     buffer leaves it alone
    * @throws InvalidArgumentException if it is a heap segment, read-only, or confined to one thread
    */
   DeviceBuffer wrap(MemorySegment segment);
@@ -89,12 +93,14 @@ public interface Device {
    *
    * @param devicePointer address on this device ({@code CUdeviceptr})
    * @param bytes size of the memory
-   * @throws InvalidUsageException on the host backend, where only {@link #wrap(MemorySegment)} can check what it gets
+   * @throws InvalidUsageException on the host backend, where only {@link #wrap(MemorySegment)} can
+   *     check what it gets
    */
   DeviceBuffer wrap(long devicePointer, long bytes);
 
   /**
-   * Allocates host memory that this device can copy to and from at full speed (page-locked on {@code cuda}).
+   * Allocates host memory that this device can copy to and from at full speed (page-locked on
+   * {@code cuda}).
    *
    * @param bytes size, 0 or more
    */

@@ -3,12 +3,13 @@ package io.nccl4j;
 /**
  * A range of device memory.
  *
- * <p>The only ways in and out are copies: stream-ordered ones of {@link Stream}, and the blocking conveniences here,
- * which are ordered after nothing: synchronise the streams that use the buffer first. Contents are raw bytes; a
- * buffer has no element type.
+ * <p>The only ways in and out are copies: stream-ordered ones of {@link Stream}, and the blocking
+ * conveniences here, which are ordered after nothing: synchronise the streams that use the buffer
+ * first. Contents are raw bytes; a buffer has no element type.
  *
- * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated buffer; a slice or a
- * wrapped buffer only becomes unusable. Closing a buffer that unfinished operations still use is refused.
+ * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated
+ * buffer; a slice or a wrapped buffer only becomes unusable. Closing an allocated or wrapped buffer
+ * that unfinished operations, or slices of it in them, still use is refused.
  */
 public interface DeviceBuffer extends AutoCloseable {
   /** The device this memory belongs to. */
@@ -37,7 +38,8 @@ public interface DeviceBuffer extends AutoCloseable {
   /**
    * Copies a whole array to the start of this buffer and waits for it.
    *
-   * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]} or {@code double[]}
+   * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
+   *     or {@code double[]}
    * @throws InvalidArgumentException if it is another object or does not fit
    */
   void copyFrom(Object array);
@@ -45,7 +47,8 @@ public interface DeviceBuffer extends AutoCloseable {
   /**
    * Fills a whole array from the start of this buffer and waits for it.
    *
-   * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]} or {@code double[]}
+   * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
+   *     or {@code double[]}
    * @throws InvalidArgumentException if it is another object or this buffer is smaller than it
    */
   void copyTo(Object array);
@@ -100,7 +103,8 @@ public interface DeviceBuffer extends AutoCloseable {
   /**
    * Frees the memory. Closing twice does nothing.
    *
-   * @throws InvalidUsageException if unfinished operations use it; nothing is freed then
+   * @throws InvalidUsageException if this is no slice and unfinished operations use it; nothing is
+   *     freed then
    */
   @Override
   void close();

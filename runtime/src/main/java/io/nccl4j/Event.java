@@ -3,7 +3,10 @@ package io.nccl4j;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 
-/** A point in a stream that other streams and threads can wait for. An event may be recorded again and again. */
+/**
+ * A point in a stream that other streams and threads can wait for. An event may be recorded again
+ * and again.
+ */
 public interface Event extends AutoCloseable {
   /** The device this event belongs to. */
   Device device();
@@ -19,8 +22,8 @@ public interface Event extends AutoCloseable {
   void synchronize();
 
   /**
-   * Time between the completion of {@code start} and of this event, at the resolution of the device (CUDA: about 0.5
-   * µs; host: the system timer).
+   * Time between the completion of {@code start} and of this event, at the resolution of the device
+   * (CUDA: about 0.5 µs; host: the system timer).
    *
    * @throws InvalidUsageException if one of them has not been recorded and completed
    */

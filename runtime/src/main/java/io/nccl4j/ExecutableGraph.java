@@ -3,27 +3,29 @@ package io.nccl4j;
 /**
  * Captured work, ready to run as one entry of a stream, again and again.
  *
- * <p>A launch takes one entry of the stream and none of a communicator's work FIFO, however many operations the graph
- * holds. Launches may be mixed freely with plain operations and other graphs; for other ranks there is no difference
- * between a captured and a plain operation. Launches of one executable graph run one after the other, also on different
- * streams.
+ * <p>A launch takes one entry of the stream and none of a communicator's work FIFO, however many
+ * operations the graph holds. Launches may be mixed freely with plain operations and other graphs;
+ * for other ranks there is no difference between a captured and a plain operation. Launches of one
+ * executable graph run one after the other, also on different streams.
  *
- * <p>Used by one thread at a time. The buffers and communicators in it must stay open until it is closed.
+ * <p>Used by one thread at a time. The buffers and communicators in it must stay open until it is
+ * closed.
  */
 public interface ExecutableGraph extends AutoCloseable {
   /**
    * Queues the graph's work on a stream.
    *
-   * @throws InvalidUsageException if this graph, a buffer or a communicator in it is closed, or a communicator has
-   *     failed; nothing was started
+   * @throws InvalidUsageException if this graph, a buffer or a communicator in it is closed, or a
+   *     communicator has failed; nothing was started
    */
   void launch(Stream stream);
 
   /**
-   * Replaces buffers and counts by those of another capture of the same operations. It waits for launches under way.
+   * Replaces buffers and counts by those of another capture of the same operations. It waits for
+   * launches under way.
    *
-   * @throws InvalidArgumentException if {@code graph} differs in more than buffers and counts; the message says where, and
-   *     nothing is changed
+   * @throws InvalidArgumentException if {@code graph} differs in more than buffers and counts; the
+   *     message says where, and nothing is changed
    */
   void update(Graph graph);
 

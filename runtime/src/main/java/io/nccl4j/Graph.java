@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * Work that was captured from a stream instead of being run: a template from which {@link #instantiate()} makes something
- * that can be launched. See {@link Stream#beginCapture()}.
+ * Work that was captured from a stream instead of being run: a template from which {@link
+ * #instantiate()} makes something that can be launched. See {@link Stream#beginCapture()}.
  */
 public interface Graph extends AutoCloseable {
   /** Number of nodes: plans of operations, copies and fills. */

@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * Several operations that start together: needed for point-to-point exchanges, and for one thread that drives many
- * ranks. Groups nest; the outermost one launches.
+ * Several operations that start together: needed for point-to-point exchanges, and for one thread
+ * that drives many ranks. Groups nest; the outermost one launches.
  *
  * <pre>{@code
  * try (Group group = Group.start()) {
@@ -12,9 +12,11 @@ package io.nccl4j;
  * }
  * }</pre>
  *
- * <p>Operations called on the same thread between {@link #start()} and {@link #launch()} are collected and checked, not
- * started. If the block is left without {@code launch()}, by an exception say, they are discarded: a group is launched
- * whole or not at all. A group belongs to the thread that started it.
+ * <p>Operations called on the same thread between {@link #start()} and {@link #launch()} are
+ * collected and checked, not started. If the block is left without {@code launch()}, by an
+ * exception say, they are discarded: a group is launched whole or not at all. A group belongs to
+ * the thread that started it. It holds at most half as many operations of a communicator as that
+ * one's work FIFO; the call that would add one more is refused.
  */
 public interface Group extends AutoCloseable {
   /** Opens a group on the current thread. */
@@ -33,8 +35,9 @@ public interface Group extends AutoCloseable {
   /**
    * Queues all collected operations, or, inside another group, hands them to it.
    *
-   * @throws InvalidUsageException if the group was launched or closed before, or the calling thread did not start it;
-   *     or if it holds more work than half of a communicator's work FIFO; nothing was started
+   * @throws InvalidUsageException if the group was launched or closed before, or the calling thread
+   *     did not start it, or a communicator in it cannot accept operations any more; nothing was
+   *     started
    */
   void launch();
 

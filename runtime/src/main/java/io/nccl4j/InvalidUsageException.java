@@ -1,6 +1,9 @@
 package io.nccl4j;
 
-/** The call is wrong in this state: a closed object, a freed buffer, two threads in one communicator. Nothing was started. */
+/**
+ * The call is wrong in this state: a closed object, a freed buffer, two threads in one
+ * communicator. Nothing was started.
+ */
 public class InvalidUsageException extends NcclException {
   private static final long serialVersionUID = 1L;
 

@@ -1,6 +1,9 @@
 package io.nccl4j;
 
-/** The ranks of a communicator called different operations, or the same one with different arguments; the message names both sides. */
+/**
+ * The ranks of a communicator called different operations, or the same one with different
+ * arguments; the message names both sides.
+ */
 public class MismatchException extends NcclException {
   private static final long serialVersionUID = 1L;
 

@@ -1,16 +1,21 @@
 package io.nccl4j;
 
 /**
- * The root of every failure this library reports. The message says what was wrong and, where one is known, what to do.
+ * The root of every failure this library reports. The message says what was wrong and, where one is
+ * known, what to do.
  *
- * <p>After an {@link InvalidArgumentException} or an {@link InvalidUsageException} that a call throws directly, nothing
- * was started and every object stays usable. After any other failure of an operation the communicator is failed: its
- * operations are refused and it can only be aborted or closed; its buffers stay valid.
+ * <p>After an {@link InvalidArgumentException} or an {@link InvalidUsageException} that a call
+ * throws directly, nothing was started and every object stays usable. After any other failure of an
+ * operation the communicator is failed: its operations are refused and it can only be aborted or
+ * closed; its buffers stay valid.
  */
 public class NcclException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
-  /** What went wrong, in NCCL's terms. The ordinal of each constant equals NCCL's {@code ncclResult_t} code. */
+  /**
+   * What went wrong, in NCCL's terms. The ordinal of each constant equals NCCL's {@code
+   * ncclResult_t} code.
+   */
   public enum Result {
     /** No error. */
     SUCCESS,
@@ -35,6 +40,9 @@ public class NcclException extends RuntimeException {
   /** What went wrong, by class of cause. */
   private final Result result;
 
+  /** What was wrong, without the remedy. */
+  private final String problem;
+
   /** What to do about it; empty if nothing is known. */
   private final String remedy;
 
@@ -48,12 +56,18 @@ public class NcclException extends RuntimeException {
   public NcclException(Result result, String message, String remedy) {
     super(remedy.isEmpty() ? message : message + "; " + remedy);
     this.result = result;
+    this.problem = message;
     this.remedy = remedy;
   }
 
   /** The class of cause. */
   public Result result() {
     return result;
+  }
+
+  /** What was wrong: the message without the remedy. */
+  public String problem() {
+    return problem;
   }
 
   /** What the caller can do about it; empty if nothing is known. */

@@ -1,6 +1,9 @@
 package io.nccl4j;
 
-/** Another rank died, failed or left before an operation that needs it; the message says which rank and why. */
+/**
+ * Another rank died, failed or left before an operation that needs it; the message says which rank
+ * and why.
+ */
 public class PeerFailedException extends NcclException {
   private static final long serialVersionUID = 1L;
 

@@ -5,7 +5,8 @@ import java.lang.foreign.MemorySegment;
 /**
  * Host memory that a device copies to and from at full speed; page-locked on {@code cuda}.
  *
- * <p>The program reads and writes {@link #segment()} directly; stream-ordered copies move it to and from device memory.
+ * <p>The program reads and writes {@link #segment()} directly; stream-ordered copies move it to and
+ * from device memory.
  */
 public interface PinnedBuffer extends AutoCloseable {
   /** The memory; valid until {@link #close()}, usable by any thread. */
@@ -14,7 +15,11 @@ public interface PinnedBuffer extends AutoCloseable {
   /** Size in bytes. */
   long byteSize();
 
-  /** Frees the memory. Closing twice does nothing. */
+  /**
+   * Frees the memory. Closing twice does nothing.
+   *
+   * @throws InvalidUsageException if a queued copy uses it; nothing is freed then
+   */
   @Override
   void close();
 }

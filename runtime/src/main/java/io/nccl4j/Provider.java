@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.ServiceLoader;
 
 /**
- * What stands behind the static factories of this package: the runtime that is found, once, by {@link ServiceLoader}.
- * Programs use the factories; this interface is for implementing them.
+ * What stands behind the static factories of this package: the runtime that is found, once, by
+ * {@link ServiceLoader}. Programs use the factories; this interface is for implementing them.
  */
 public interface Provider {
   /**
@@ -33,7 +33,8 @@ public interface Provider {
   List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
 
   /** See {@link Communicator#initRank(Device, int, UniqueId, int, CommunicatorConfig)}. */
-  Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+  Communicator initRank(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
 
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();

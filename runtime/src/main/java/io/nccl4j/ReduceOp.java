@@ -6,18 +6,23 @@ import org.jspecify.annotations.Nullable;
 /**
  * A reduction: how the elements of all ranks are combined, always in rank order 0 … n−1.
  *
- * <p><b>Arithmetic.</b> Integers wrap around. {@link DataType#FLOAT16}, {@link DataType#BFLOAT16} and the 8-bit floats
- * are accumulated in binary32 and rounded once, to nearest even, at the end (NCCL rounds at each step on some paths);
- * results beyond the range of an 8-bit float saturate to its largest finite value, as CUDA's conversions do.
- * {@link #MIN} and {@link #MAX} ignore NaN as {@code fminf}/{@code fmaxf} do: the result is NaN only if every rank's
- * element is; −0 counts as smaller than +0. {@link #AVG} of floats is the sum times 1/n, both in the type of
- * accumulation; of integers it is the wrapped sum divided by n, truncated towards zero.
+ * <p><b>Arithmetic.</b> Integers wrap around. {@link DataType#FLOAT16}, {@link DataType#BFLOAT16}
+ * and the 8-bit floats are accumulated in binary32 and rounded once, to nearest even, at the end
+ * (NCCL rounds at each step on some paths); results beyond the range of an 8-bit float saturate to
+ * its largest finite value, as CUDA's conversions do. {@link #MIN} and {@link #MAX} ignore NaN as
+ * {@code fminf}/{@code fmaxf} do: the result is NaN only if every rank's element is; −0 counts as
+ * smaller than +0. {@link #AVG} of floats is the sum times 1/n, both in the type of accumulation;
+ * of integers it is the wrapped sum divided by n, truncated towards zero. With one rank there is
+ * nothing to reduce: except for {@link #preMulSum}, its elements are copied as they are.
  *
- * <p>A reduction is an immutable value and may be shared between threads and communicators. The scalar of {@link
- * #preMulSum} may differ from rank to rank.
+ * <p>A reduction is an immutable value and may be shared between threads and communicators. The
+ * scalar of {@link #preMulSum} may differ from rank to rank.
  */
 public final class ReduceOp {
-  /** What a reduction computes. The order is NCCL's {@code ncclRedOp_t}, with {@link #PRE_MUL_SUM} last. */
+  /**
+   * What a reduction computes. The order is NCCL's {@code ncclRedOp_t}, with {@link #PRE_MUL_SUM}
+   * last.
+   */
   public enum Kind {
     /** Sum over all ranks. */
     SUM("sum"),
@@ -64,7 +69,8 @@ public final class ReduceOp {
   private final long integerScalar;
   private final @Nullable DeviceBuffer deviceScalar;
 
-  private ReduceOp(Kind kind, double scalar, long integerScalar, @Nullable DeviceBuffer deviceScalar) {
+  private ReduceOp(
+      Kind kind, double scalar, long integerScalar, @Nullable DeviceBuffer deviceScalar) {
     this.kind = kind;
     this.scalar = scalar;
     this.integerScalar = integerScalar;
@@ -72,8 +78,8 @@ public final class ReduceOp {
   }
 
   /**
-   * A sum in which this rank's elements are first multiplied by {@code scalar}. For integer types the scalar is
-   * truncated to an integer; use {@link #preMulSum(long)} beyond 2<sup>53</sup>.
+   * A sum in which this rank's elements are first multiplied by {@code scalar}. For integer types
+   * the scalar is truncated to an integer; use {@link #preMulSum(long)} beyond 2<sup>53</sup>.
    */
   public static ReduceOp preMulSum(double scalar) {
     return new ReduceOp(Kind.PRE_MUL_SUM, scalar, (long) scalar, null);
@@ -85,10 +91,12 @@ public final class ReduceOp {
   }
 
   /**
-   * A sum in which this rank's elements are first multiplied by one element, of the operation's data type, at the start
-   * of {@code scalar}; it is read when the operation runs, not when it is called.
+   * A sum in which this rank's elements are first multiplied by one element, of the operation's
+   * data type, at the start of {@code scalar}; it is read when the operation runs, not when it is
+   * called.
    *
-   * @param scalar a buffer on the communicator's device; it must stay open until the operation has completed
+   * @param scalar a buffer on the communicator's device; it must stay open until the operation has
+   *     completed
    */
   public static ReduceOp preMulSum(DeviceBuffer scalar) {
     return new ReduceOp(Kind.PRE_MUL_SUM, 0, 0, Objects.requireNonNull(scalar, "scalar"));
@@ -120,7 +128,8 @@ public final class ReduceOp {
   }
 
   /**
-   * The reduction with the given nccl-tests name; {@code mulsum} is not among them because it needs a scalar.
+   * The reduction with the given nccl-tests name; {@code mulsum} is not among them because it needs
+   * a scalar.
    *
    * @throws InvalidArgumentException if no reduction has this name; the message lists all names
    */
@@ -137,6 +146,8 @@ public final class ReduceOp {
 
   @Override
   public String toString() {
-    return kind == Kind.PRE_MUL_SUM && deviceScalar == null ? kind.label + "(" + scalar + ")" : kind.label;
+    return kind == Kind.PRE_MUL_SUM && deviceScalar == null
+        ? kind.label + "(" + scalar + ")"
+        : kind.label;
   }
 }

@@ -5,6 +5,6 @@ package io.nccl4j;
  *
  * @param name the setting's one name, for example {@code operation-timeout}
  * @param value the effective value with its unit
- * @param source {@code argument}, the environment variable or system property, or {@code default}
+ * @param source {@code argument}, the name of the environment variable, or {@code default}
  */
 public record Setting(String name, String value, String source) {}

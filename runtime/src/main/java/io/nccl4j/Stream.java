@@ -3,29 +3,40 @@ package io.nccl4j;
 import java.time.Duration;
 
 /**
- * An ordered queue of work on one device: what is put in runs in that order, asynchronously to the caller.
+ * An ordered queue of work on one device: what is put in runs in that order, asynchronously to the
+ * caller.
  *
- * <p>Streams are independent of each other; {@link Event}s order them. A call returns once the work is queued; if the
- * queue is full it drives the queued work until there is room. A stream is used by one thread at a time.
+ * <p>Streams are independent of each other; {@link Event}s order them. A call returns once the work
+ * is queued; if the queue is full it drives the queued work until there is room. A stream is used
+ * by one thread at a time.
  *
- * <p><b>Errors.</b> A failed work fails everything queued behind it in the stream; {@link #synchronize()} throws that
- * failure, and so does every later call of this stream except {@link #close()}. Buffers and other streams stay usable.
+ * <p><b>Errors.</b> A failed work fails everything queued behind it in the stream; {@link
+ * #synchronize()} throws that failure, and so does every later call of this stream except {@link
+ * #close()}. Buffers and other streams stay usable.
  */
 public interface Stream extends AutoCloseable {
   /** The device this stream runs on. */
   Device device();
 
   /**
-   * Queues a copy between device buffers, the whole of {@code source} to the start of {@code target}.
+   * Queues a copy between device buffers, the whole of {@code source} to the start of {@code
+   * target}.
    *
-   * @throws InvalidArgumentException if {@code target} is smaller than {@code source} or they overlap
+   * @throws InvalidArgumentException if {@code target} is smaller than {@code source} or they
+   *     overlap
    */
   void copy(DeviceBuffer target, DeviceBuffer source);
 
-  /** Queues a copy from pinned host memory, the whole of {@code source} to the start of {@code target}. */
+  /**
+   * Queues a copy from pinned host memory, the whole of {@code source} to the start of {@code
+   * target}.
+   */
   void copy(DeviceBuffer target, PinnedBuffer source);
 
-  /** Queues a copy to pinned host memory, the whole of {@code source} to the start of {@code target}. */
+  /**
+   * Queues a copy to pinned host memory, the whole of {@code source} to the start of {@code
+   * target}.
+   */
   void copy(PinnedBuffer target, DeviceBuffer source);
 
   /** Queues filling the whole buffer with one byte value. */
@@ -34,13 +45,17 @@ public interface Stream extends AutoCloseable {
   /** Queues recording {@code event}: it is complete when everything queued before it is. */
   void record(Event event);
 
-  /** Makes everything queued from now on wait until {@code event}'s last record is complete. */
+  /**
+   * Makes everything queued from now on wait until {@code event}'s last record is complete. If what
+   * was recorded failed, this stream fails, too.
+   */
   void waitFor(Event event);
 
   /**
-   * Begins to capture: what is put into this stream from now on is not run but becomes a {@link Graph}. A stream that waits
-   * for an event recorded in a captured stream joins the capture, and must be joined back by an event before its end.
-   * Waiting for a captured stream, and events from outside the capture, are refused at the call.
+   * Begins to capture: what is put into this stream from now on is not run but becomes a {@link
+   * Graph}. A stream that waits for an event recorded in a captured stream joins the capture, and
+   * must be joined back by an event before its end. Waiting for a captured stream, and events from
+   * outside the capture, are refused at the call.
    *
    * @throws InvalidUsageException if this stream is being captured
    */
@@ -49,8 +64,8 @@ public interface Stream extends AutoCloseable {
   /**
    * Ends the capture that {@link #beginCapture()} began on this stream.
    *
-   * @throws InvalidUsageException if none began here, or a stream that joined was not joined back; the capture is given up
-   *     then
+   * @throws InvalidUsageException if none began here, or a stream that joined was not joined back;
+   *     the capture is given up then
    */
   Graph endCapture();
 
@@ -61,14 +76,16 @@ public interface Stream extends AutoCloseable {
   boolean query();
 
   /**
-   * Waits until everything queued so far is complete. Each operation has its communicator's deadline.
+   * Waits until everything queued so far is complete. Each operation has its communicator's
+   * deadline.
    *
    * @throws NcclException if a queued work failed
    */
   void synchronize();
 
   /**
-   * Waits until everything queued so far is complete, or the time is over; then the work stays queued and goes on.
+   * Waits until everything queued so far is complete, or the time is over; then the work stays
+   * queued and goes on.
    *
    * @throws DeadlineException if the time is over; the message says what is waited for
    * @throws NcclException if a queued work failed
@@ -76,8 +93,8 @@ public interface Stream extends AutoCloseable {
   void synchronize(Duration timeout);
 
   /**
-   * Completes what is queued, within the deadlines of its operations, and releases the stream. Closing twice does
-   * nothing.
+   * Completes what is queued, within the deadlines of its operations, and releases the stream.
+   * Closing twice does nothing.
    */
   @Override
   void close();

@@ -1,6 +1,9 @@
 package io.nccl4j;
 
-/** The operating system refused something: memory, a descriptor, a socket; the message carries the errno. */
+/**
+ * The operating system refused something: memory, a descriptor, a socket; the message carries the
+ * errno.
+ */
 public class SystemErrorException extends NcclException {
   private static final long serialVersionUID = 1L;
 

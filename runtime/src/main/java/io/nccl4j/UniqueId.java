@@ -6,11 +6,13 @@ import java.util.Arrays;
 import java.util.HexFormat;
 
 /**
- * The token by which the ranks of a communicator find each other: 128 bytes, made once and handed to every rank.
+ * The token by which the ranks of a communicator find each other: 128 bytes, made once and handed
+ * to every rank.
  *
- * <p>It contains a secret: who has it may join. Hand it over by a file only the user can read ({@link #writeTo}), by an
- * environment variable of child processes ({@link #toString()}, {@link #parse}), or as bytes. The process that created
- * it serves the rendezvous and must live until all ranks are connected.
+ * <p>It contains a secret: who has it may join. Hand it over by a file only the user can read
+ * ({@link #writeTo}), by an environment variable of child processes ({@link #toString()}, {@link
+ * #parse}), or as bytes. The process that created it serves the rendezvous and must live until all
+ * ranks are connected.
  */
 public final class UniqueId {
   /** Size in bytes, NCCL's {@code NCCL_UNIQUE_ID_BYTES}. */
@@ -44,7 +46,8 @@ public final class UniqueId {
   public static UniqueId ofBytes(byte[] bytes) {
     if (bytes.length != BYTES) {
       throw new InvalidArgumentException(
-          "a unique id has " + BYTES + " bytes, not " + bytes.length, "pass on all bytes of UniqueId.toBytes()");
+          "a unique id has " + BYTES + " bytes, not " + bytes.length,
+          "pass on all bytes of UniqueId.toBytes()");
     }
     return new UniqueId(bytes.clone());
   }
@@ -60,7 +63,9 @@ public final class UniqueId {
     } catch (IllegalArgumentException e) {
       throw (InvalidArgumentException)
           new InvalidArgumentException(
-                  "not a unique id: it is " + text.strip().length() + " characters, not 256 hexadecimal digits",
+                  "not a unique id: it is "
+                      + text.strip().length()
+                      + " characters, not 256 hexadecimal digits",
                   "pass on the whole text of UniqueId.toString()")
               .causedBy(e);
     }
@@ -79,7 +84,8 @@ public final class UniqueId {
    * Reads the id from a file that {@link #writeTo} wrote, waiting for the file to appear.
    *
    * @throws DeadlineException if it does not appear in time
-   * @throws SystemErrorException if it cannot be read, or belongs to somebody else or others may read it
+   * @throws SystemErrorException if it cannot be read, or belongs to somebody else or others may
+   *     read it
    */
   public static UniqueId readFrom(Path file, Duration timeout) {
     return UniqueIdFile.read(file, timeout);

@@ -12,9 +12,12 @@ import java.time.Duration;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 
-/** A unique id in a file of its user: written in one step, refused when others could have read it. */
+/**
+ * A unique id in a file of its user: written in one step, refused when others could have read it.
+ */
 final class UniqueIdFile {
-  private static final Set<PosixFilePermission> OWNER_ONLY = PosixFilePermissions.fromString("rw-------");
+  private static final Set<PosixFilePermission> OWNER_ONLY =
+      PosixFilePermissions.fromString("rw-------");
   private static final long POLL_NANOS = 5_000_000;
 
   private UniqueIdFile() {}
@@ -30,7 +33,8 @@ final class UniqueIdFile {
         Files.deleteIfExists(part);
       }
     } catch (IOException e) {
-      throw new SystemErrorException("cannot write the unique id to " + file + ": " + e, "name a writable folder")
+      throw new SystemErrorException(
+              "cannot write the unique id to " + file + ": " + e, "name a writable folder")
           .causedBy(e);
     }
   }
@@ -41,18 +45,24 @@ final class UniqueIdFile {
       try {
         if (isPosix(file)) {
           refuseIfShared(file);
+          refuseIfForeign(file);
         }
         return UniqueId.parse(Files.readString(file));
       } catch (NoSuchFileException e) {
         if (System.nanoTime() - start > timeout.toNanos()) {
           throw new DeadlineException(
-                  "the unique id file " + file + " did not appear within " + timeout.toMillis() + " ms",
+                  "the unique id file "
+                      + file
+                      + " did not appear within "
+                      + timeout.toMillis()
+                      + " ms",
                   "check that the rank that writes it has started and uses the same path")
               .causedBy(e);
         }
         LockSupport.parkNanos(POLL_NANOS);
       } catch (IOException e) {
-        throw new SystemErrorException("cannot read the unique id from " + file + ": " + e, "check its permissions")
+        throw new SystemErrorException(
+                "cannot read the unique id from " + file + ": " + e, "check its permissions")
             .causedBy(e);
       }
     }
@@ -62,8 +72,30 @@ final class UniqueIdFile {
     Set<PosixFilePermission> permissions = Files.getPosixFilePermissions(file);
     if (!OWNER_ONLY.containsAll(permissions)) {
       throw new SystemErrorException(
-          "the unique id file " + file + " can be read or written by others (" + PosixFilePermissions.toString(permissions) + ")",
+          "the unique id file "
+              + file
+              + " can be read or written by others ("
+              + PosixFilePermissions.toString(permissions)
+              + ")",
           "it holds a secret: make it with UniqueId.writeTo, or chmod 600 it");
+    }
+  }
+
+  /**
+   * Compares with the owner of this process's own entry in /proc; without one there is nothing to
+   * compare with.
+   */
+  private static void refuseIfForeign(Path file) throws IOException {
+    Path self = Path.of("/proc/self");
+    if (Files.exists(self) && !Files.getOwner(file).equals(Files.getOwner(self))) {
+      throw new SystemErrorException(
+          "the unique id file "
+              + file
+              + " belongs to "
+              + Files.getOwner(file)
+              + ", this process to "
+              + Files.getOwner(self),
+          "let the same user run all ranks");
     }
   }
 

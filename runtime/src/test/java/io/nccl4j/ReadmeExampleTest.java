@@ -28,6 +28,7 @@ import javax.tools.JavaCompiler;
 import javax.tools.StandardJavaFileManager;
 import javax.tools.ToolProvider;
 import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.NullMarked;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -47,6 +48,11 @@ final class ReadmeExampleTest {
   private static final Pattern CLASS = Pattern.compile("^public class (\\w+)", Pattern.MULTILINE);
   private static final Pattern LINK = Pattern.compile("\\]\\(([^)\\s]+)\\)");
   private static final Pattern HEADING = Pattern.compile("^#+ (.*)$", Pattern.MULTILINE);
+
+  /** Maven does not hand optional dependencies on to those who depend on this module. */
+  private static final Pattern JSPECIFY_IS_OPTIONAL =
+      Pattern.compile("<artifactId>jspecify</artifactId>\\s*<optional>true</optional>");
+
   private static final int LONGEST_LINE = 120;
 
   /** The first JDK that knows the option --illegal-native-access. */
@@ -262,22 +268,24 @@ final class ReadmeExampleTest {
     Files.writeString(descriptor, "module consumer { requires io.nccl4j.runtime; }\n");
     Path file = folder.resolve(name + ".java");
     Files.writeString(file, "package consumer;\n" + source);
-    compile(List.of(descriptor, file), "-p", modulePath());
+    String path = modulePath();
+    if (!JSPECIFY_IS_OPTIONAL.matcher(Files.readString(ROOT.resolve("runtime/pom.xml"))).find()) {
+      path += File.pathSeparator + location(NullMarked.class);
+    }
+    compile(List.of(descriptor, file), "-p", path);
   }
 
-  private String modulePath() {
-    String path =
-        Stream.of(Communicator.class, Libc.class, Logger.class)
-            .map(ReadmeExampleTest::location)
-            .map(Path::toString)
-            .collect(Collectors.joining(File.pathSeparator));
+  /** What Maven gives to a program that depends on the runtime and needs at run time. */
+  private static String modulePath() {
     for (Class<?> type : List.of(Communicator.class, Libc.class)) {
       Path location = location(type);
       assertTrue(
           Files.isRegularFile(location) || Files.exists(location.resolve("module-info.class")),
           location + " has no module descriptor");
     }
-    return path;
+    return Stream.of(Communicator.class, Libc.class, Logger.class)
+        .map(type -> location(type).toString())
+        .collect(Collectors.joining(File.pathSeparator));
   }
 
   private static Path location(Class<?> type) {

@@ -30,6 +30,17 @@ public final class MemoryAccess {
   }
 
   /**
+   * All of memory as one segment, in which an address is its own offset. For inner loops that have
+   * checked what they touch: an access to memory that is not there kills the process.
+   *
+   * @return a segment in the global scope; it owns nothing
+   */
+  @SuppressWarnings("restricted")
+  public static MemorySegment everything() {
+    return MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+  }
+
+  /**
    * Maps memory for the life of an arena: {@link Libc#mmap} now, {@link Libc#munmap} when the arena
    * closes. Unlike the segment of a plain {@code mmap}, an access after the end throws.
    *

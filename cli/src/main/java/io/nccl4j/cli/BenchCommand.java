@@ -201,12 +201,17 @@ abstract class BenchCommand implements Callable<Integer> {
     if (ranks.isChild()) {
       ParentWatch.start();
     }
-    List<RunListener> listeners = new ArrayList<>();
     Placement placement = ranks.placement();
-    if (ranks.idFile() instanceof Path written) {
-      listeners.add(new IdFileRemover(written));
+    Path written = ranks.idFile();
+    if (written == null) {
+      return measure(options, placement, new ArrayList<>());
     }
-    return measure(options, placement, listeners);
+    IdFileRemover remover = new IdFileRemover(written);
+    try {
+      return measure(options, placement, new ArrayList<>(List.of(remover)));
+    } finally {
+      remover.remove();
+    }
   }
 
   private Options options() {

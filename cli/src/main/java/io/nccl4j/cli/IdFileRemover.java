@@ -20,6 +20,11 @@ final class IdFileRemover implements RunListener {
 
   @Override
   public void started(RunInfo info) {
+    remove();
+  }
+
+  /** Removes the file if it is still there: it must not outlive a run that failed, either. */
+  void remove() {
     try {
       Files.deleteIfExists(file);
     } catch (IOException e) {

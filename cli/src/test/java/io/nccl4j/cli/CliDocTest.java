@@ -49,8 +49,7 @@ final class CliDocTest {
       for (OptionSpec option : options) {
         String value = option.arity().max() == 0 ? "" : option.paramLabel();
         String standard = value.isEmpty() ? "" : String.valueOf(option.defaultValue());
-        expected.put(
-            String.join(", ", option.names()), value + " " + standard.replace("null", ""));
+        expected.put(String.join(", ", option.names()), value + " " + standard.replace("null", ""));
       }
     }
     assertEquals(expected, rows("## Options"));
@@ -90,7 +89,8 @@ final class CliDocTest {
     for (ExitCode code : ExitCode.values()) {
       assertTrue(table.contains("\n| " + code.number() + " | "), code::toString);
     }
-    assertEquals(ExitCode.values().length + 2, table.lines().filter(l -> l.startsWith("|")).count());
+    assertEquals(
+        ExitCode.values().length + 2, table.lines().filter(l -> l.startsWith("|")).count());
   }
 
   @Test

@@ -27,8 +27,11 @@ public final class CoreProvider implements Provider {
       case AUTO, HOST -> host;
       case CUDA ->
           throw new BackendUnavailableException(
-              "this version of nccl4j has no cuda backend", "use the host backend (--backend host)");
-      case null -> throw new InvalidArgumentException("the backend is null", "pass Backend.AUTO, HOST or CUDA");
+              "this version of nccl4j has no cuda backend",
+              "use the host backend (--backend host)");
+      case null ->
+          throw new InvalidArgumentException(
+              "the backend is null", "pass Backend.AUTO, HOST or CUDA");
     };
   }
 
@@ -57,13 +60,16 @@ public final class CoreProvider implements Provider {
     require(config, "config");
     if (devices == null || devices.isEmpty()) {
       throw new InvalidArgumentException(
-          "there are no devices to create communicators on", "pass one device per rank, at least one");
+          "there are no devices to create communicators on",
+          "pass one device per rank, at least one");
     }
     for (Device device : devices) {
       require(device, "device");
       if (device.backend() != devices.getFirst().backend()) {
         throw new InvalidArgumentException(
-            "the devices are of different backends: " + devices.getFirst().backend().label() + " and "
+            "the devices are of different backends: "
+                + devices.getFirst().backend().label()
+                + " and "
                 + device.backend().label(),
             "a communicator lives on one backend");
       }
@@ -72,7 +78,8 @@ public final class CoreProvider implements Provider {
   }
 
   @Override
-  public Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+  public Communicator initRank(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     require(device, "device");
     require(id, "id");
     require(config, "config");

@@ -11,19 +11,30 @@ final class Arrival {
 
   private Arrival() {}
 
-  static void await(HostCommunicator self, ControlBlock control, LocalPart part, long deadlineNanos) {
+  static void await(
+      HostCommunicator self, ControlBlock control, LocalPart part, long deadlineNanos) {
     int sleeps = 0;
     for (int k = 0; k < self.nranks(); k++) {
       while (RankState.code(control.getAcquire(control.state(k))) == 0) {
         if (System.nanoTime() - deadlineNanos > 0) {
           throw new DeadlineException(
-              "communicator " + self.name() + ": " + missing(self, control) + " did not attach before the init timeout",
+              "communicator "
+                  + self.name()
+                  + ": "
+                  + missing(self, control)
+                  + " did not attach before the init timeout",
               "see whether those processes hang; init-timeout sets the deadline");
         }
         if (++sleeps % SLEEPS_PER_LOOK == 0 && isGone(pid(part, k))) {
           throw new PeerFailedException(
               k,
-              "communicator " + self.name() + ": rank " + k + " died while it joined (process " + pid(part, k) + ")",
+              "communicator "
+                  + self.name()
+                  + ": rank "
+                  + k
+                  + " died while it joined (process "
+                  + pid(part, k)
+                  + ")",
               "look at its output");
         }
         LockSupport.parkNanos(SLEEP_NANOS);
@@ -31,7 +42,9 @@ final class Arrival {
     }
   }
 
-  /** A process of another PID namespace has no number here: its death shows by the deadline only. */
+  /**
+   * A process of another PID namespace has no number here: its death shows by the deadline only.
+   */
   private static boolean isGone(long pid) {
     return pid != 0 && ProcessHandle.of(pid).isEmpty();
   }

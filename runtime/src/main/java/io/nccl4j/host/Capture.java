@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.TreeSet;
 
 /**
- * A capture under way: the nodes so far, and for each stream in it the nodes that the next one comes after. Used by one
- * thread at a time, as its streams are.
+ * A capture under way: the nodes so far, and for each stream in it the nodes that the next one
+ * comes after. Used by one thread at a time, as its streams are.
  */
 final class Capture {
   private final HostStream origin;
@@ -53,7 +53,10 @@ final class Capture {
     return frontiers.get(stream).stream().mapToInt(Integer::intValue).toArray();
   }
 
-  /** Makes the stream's next node come after these nodes, too; the stream joins if it is not in the capture yet. */
+  /**
+   * Makes the stream's next node come after these nodes, too; the stream joins if it is not in the
+   * capture yet.
+   */
   void join(HostStream stream, int[] after) {
     TreeSet<Integer> frontier = frontiers.computeIfAbsent(stream, ignored -> new TreeSet<>());
     for (int node : after) {
@@ -65,7 +68,8 @@ final class Capture {
   List<GraphNode> end(HostStream stream) {
     if (stream != origin) {
       throw new InvalidUsageException(
-          "endCapture: this stream joined a capture that began on another stream", "end it where it began");
+          "endCapture: this stream joined a capture that began on another stream",
+          "end it where it began");
     }
     ended = true;
     frontiers.keySet().forEach(HostStream::leaveCapture);
@@ -75,7 +79,8 @@ final class Capture {
       if (!node) {
         throw new InvalidUsageException(
             "endCapture: a stream that joined the capture was not joined back",
-            "record an event on it after its last work, and wait for that event on the first stream");
+            "record an event on it after its last work, and wait for that event on the first"
+                + " stream");
       }
     }
     return nodes;

@@ -16,14 +16,15 @@ import java.lang.invoke.VarHandle;
 /**
  * Carries out one rank's collectives, one at a time in the order they were issued.
  *
- * <p>Every rank writes a slot of its outbox for every collective; its first word, signature and sequence number together,
- * is what peers poll. <b>Low latency:</b> the slot holds the data, and each rank computes its own result. <b>Direct:</b>
- * the slot holds addresses; each rank moves or reduces its share straight between the user's buffers, and a barrier ends
- * the operation. <b>Staged:</b> as direct, but piece by piece through the staging areas, when some buffer is private to its
- * process. Which one is chosen depends only on what all ranks know.
+ * <p>Every rank writes a slot of its outbox for every collective; its first word, signature and
+ * sequence number together, is what peers poll. <b>Low latency:</b> the slot holds the data, and
+ * each rank computes its own result. <b>Direct:</b> the slot holds addresses; each rank moves or
+ * reduces its share straight between the user's buffers, and a barrier ends the operation.
+ * <b>Staged:</b> as direct, but piece by piece through the staging areas, when some buffer is
+ * private to its process. Which one is chosen depends only on what all ranks know.
  *
- * <p>The fields belong to whoever drives the current collective; ownership of its stream, and {@link #completed} between
- * streams, hand them over.
+ * <p>The fields belong to whoever drives the current collective; ownership of its stream, and
+ * {@link #completed} between streams, hand them over.
  */
 final class CollectiveEngine {
   /** Bytes of a rank's staging area, half for input and half for output. */
@@ -44,7 +45,8 @@ final class CollectiveEngine {
 
   static {
     try {
-      COMPLETED = MethodHandles.lookup().findVarHandle(CollectiveEngine.class, "completed", long.class);
+      COMPLETED =
+          MethodHandles.lookup().findVarHandle(CollectiveEngine.class, "completed", long.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -219,7 +221,11 @@ final class CollectiveEngine {
       }
       HostBuffer send = w.sendBuffer();
       Copies.copy(
-          send.segment(), send.offset(), control.memory(), slot + Long.BYTES + offset, sendBytes(w));
+          send.segment(),
+          send.offset(),
+          control.memory(),
+          slot + Long.BYTES + offset,
+          sendBytes(w));
     }
     control.setRelease(slot, word(w));
   }
@@ -241,7 +247,10 @@ final class CollectiveEngine {
     };
   }
 
-  /** Addresses instead of data. Offsets are of the heap, or of the segment that same-process peers find in our refs. */
+  /**
+   * Addresses instead of data. Offsets are of the heap, or of the segment that same-process peers
+   * find in our refs.
+   */
   private void describe(HostWork w, long slot) {
     int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
     int flags = 0;
@@ -308,7 +317,9 @@ final class CollectiveEngine {
     };
   }
 
-  /** A slot may be written again once every rank has completed the collective that used it before. */
+  /**
+   * A slot may be written again once every rank has completed the collective that used it before.
+   */
   private boolean refreshSafeUntil(HostWork w) {
     int worst = Integer.MIN_VALUE;
     for (int k = 0; k < nranks; k++) {
@@ -393,6 +404,10 @@ final class CollectiveEngine {
 
   private void foldSlots(HostWork w, long from, long elements) {
     boolean scaled = payloadOffset(w) != 0;
+    if (nranks == 1 && !scaled) {
+      copySlot(w, rank, from, 0);
+      return;
+    }
     for (int k = 0; k < nranks; k++) {
       long slot = slot(k, w.seq) + Long.BYTES;
       foldIn[k] = control.memory();

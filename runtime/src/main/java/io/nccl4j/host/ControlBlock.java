@@ -5,8 +5,9 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 
 /**
- * The memory layout through which the ranks of a communicator talk, and nothing else. All ranks of it, in all processes,
- * see the same bytes; each line has one writer unless noted, and lines that different ranks write are 128 bytes apart.
+ * The memory layout through which the ranks of a communicator talk, and nothing else. All ranks of
+ * it, in all processes, see the same bytes; each line has one writer unless noted, and lines that
+ * different ranks write are 128 bytes apart.
  *
  * <pre>
  * header     magic, layout, nranks, uuid                                    creator writes once
@@ -70,7 +71,10 @@ final class ControlBlock {
 
   /** Size of a block for {@code nranks} ranks. */
   static long bytes(int nranks) {
-    return HEADER_BYTES + (long) nranks * LINE + nranks * RANK_BYTES + (long) nranks * nranks * PAIR_BYTES;
+    return HEADER_BYTES
+        + (long) nranks * LINE
+        + nranks * RANK_BYTES
+        + (long) nranks * nranks * PAIR_BYTES;
   }
 
   /** Fills in a new, zeroed block. */
@@ -92,6 +96,11 @@ final class ControlBlock {
 
   long uuidLow() {
     return memory.get(ValueLayout.JAVA_LONG, base + UUID_LOW);
+  }
+
+  /** A name that all ranks come to by themselves. */
+  String name() {
+    return "comm-" + Long.toHexString(uuidHigh()).substring(0, 6);
   }
 
   /** The segment all offsets of this class are offsets into. */

@@ -43,7 +43,9 @@ final class GraphNode {
     this.targetOwner = task.targetOwner;
   }
 
-  /** A node with works of its own, so that executable graphs of one capture do not share progress. */
+  /**
+   * A node with works of its own, so that executable graphs of one capture do not share progress.
+   */
   GraphNode copy() {
     if (kind != StreamTask.WORKS) {
       return this;
@@ -66,10 +68,16 @@ final class GraphNode {
       HostWork mine = works.get(i);
       HostWork theirs = other.works.get(i);
       if (mine.communicator != theirs.communicator) {
-        return "it is on communicator " + mine.communicator.name() + " instead of " + theirs.communicator.name();
+        return "it is on communicator "
+            + mine.communicator.name()
+            + " instead of "
+            + theirs.communicator.name();
       }
       if (mine.code() != theirs.code()) {
-        return "it is " + mine.kind.label() + " instead of " + theirs.kind.label()
+        return "it is "
+            + mine.kind.label()
+            + " instead of "
+            + theirs.kind.label()
             + ", or of another type, reduction or root";
       }
     }
@@ -81,7 +89,9 @@ final class GraphNode {
       return true;
     }
     for (HostWork work : works) {
-      if (isPart(work.send, root) || isPart(work.recv, root) || isPart(work.op.deviceScalar(), root)) {
+      if (isPart(work.send, root)
+          || isPart(work.recv, root)
+          || isPart(work.op.deviceScalar(), root)) {
         return true;
       }
     }

@@ -5,8 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One communicator's operations in an executable graph, and how each launch numbers them: a launch reserves a block of
- * sequence numbers, and the graph counts on from there when it runs.
+ * One communicator's operations in an executable graph, and how each launch numbers them: a launch
+ * reserves a block of sequence numbers, and the graph counts on from there when it runs.
  */
 final class GraphNumbers {
   private final HostCommunicator communicator;
@@ -27,7 +27,9 @@ final class GraphNumbers {
     laneIndex = new int[works.length];
     for (int i = 0; i < works.length; i++) {
       for (int j = 0; j < i; j++) {
-        if (!works[i].isCollective() && works[j].kind == works[i].kind && works[j].root == works[i].root) {
+        if (!works[i].isCollective()
+            && works[j].kind == works[i].kind
+            && works[j].root == works[i].root) {
           laneIndex[i]++;
         }
       }
@@ -43,7 +45,10 @@ final class GraphNumbers {
     return 3 + works.length;
   }
 
-  /** Takes numbers for one launch, by the launching thread: where each count stood before goes to {@code bases}. */
+  /**
+   * Takes numbers for one launch, by the launching thread: where each count stood before goes to
+   * {@code bases}.
+   */
   int reserve(long[] bases, int at) {
     bases[at] = communicator.issuedCollectives();
     bases[at + 1] = communicator.lastSignature();
@@ -51,7 +56,9 @@ final class GraphNumbers {
     for (int i = 0; i < works.length; i++) {
       HostWork work = works[i];
       bases[at + 3 + i] =
-          work.isCollective() ? 0 : communicator.laneCount(work.kind == OpKind.SEND, work.root) - laneIndex[i];
+          work.isCollective()
+              ? 0
+              : communicator.laneCount(work.kind == OpKind.SEND, work.root) - laneIndex[i];
       communicator.number(work);
     }
     return at + size();

@@ -18,14 +18,11 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /** The host backend: its devices, and how ranks join as threads or processes. */
 public final class HostBackend implements BackendRuntime {
-  private static final AtomicInteger NAMES = new AtomicInteger();
-
   private final Device[] devices = new Device[Device.MAX_HOST_ORDINAL + 1];
 
   /** A backend; the runtime makes one. */
@@ -51,7 +48,9 @@ public final class HostBackend implements BackendRuntime {
 
   @Override
   public List<Device> devices() {
-    return IntStream.range(0, Math.min(Machine.PROCESSORS, devices.length)).mapToObj(this::device).toList();
+    return IntStream.range(0, Math.min(Machine.PROCESSORS, devices.length))
+        .mapToObj(this::device)
+        .toList();
   }
 
   @Override
@@ -69,12 +68,13 @@ public final class HostBackend implements BackendRuntime {
     UUID[] processes = {HostProcess.self().id()};
     long[] pids = {ProcessHandle.current().pid()};
     MemorySegment[] heaps = {block.segment()};
-    String name = nameOf(config);
+    String name = nameOf(config, control);
     ProcessGroup group = new ProcessGroup(control, processes, pids, heaps, 0, name);
     List<HostCommunicator> ranks = new ArrayList<>();
     for (int r = 0; r < nranks; r++) {
       LocalPart part =
-          LocalPart.join(control, () -> new LocalPart(control, new int[nranks], group, handle, block));
+          LocalPart.join(
+              control, () -> new LocalPart(control, new int[nranks], group, handle, block));
       ranks.add(HostCommunicator.create(r, (HostDevice) requested.get(r), part, config, name));
     }
     for (HostCommunicator rank : ranks) {
@@ -84,7 +84,8 @@ public final class HostBackend implements BackendRuntime {
   }
 
   @Override
-  public Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+  public Communicator initRank(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     checkRanks(nranks);
     if (rank < 0 || rank >= nranks) {
       throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
@@ -94,11 +95,16 @@ public final class HostBackend implements BackendRuntime {
     long handle = rank == 0 ? newControlBlock(nranks) : -1;
     Joiner joiner =
         new Joiner(
-            rank, nranks, self.id(), ControlBlock.LAYOUT, self.heap().fd(), self.heap().size(), handle);
+            rank,
+            nranks,
+            self.id(),
+            ControlBlock.LAYOUT,
+            self.heap().fd(),
+            self.heap().size(),
+            handle);
     LocalPart part;
-    String name = nameOf(config);
     try (Membership membership = Rendezvous.join(id.toBytes(), joiner, config.initTimeout())) {
-      part = part(membership, name);
+      part = part(membership);
     } catch (NcclException e) {
       if (handle >= 0) {
         HostHeap.Block unused = published(handle);
@@ -107,11 +113,13 @@ public final class HostBackend implements BackendRuntime {
       }
       throw e;
     }
-    return attach(rank, (HostDevice) device, part, config, name, start);
+    return attach(rank, (HostDevice) device, part, config, nameOf(config, part.control()), start);
   }
 
-  /** Makes this process's view of the communicator, or takes the one that another local rank made. */
-  private static LocalPart part(Membership membership, String name) {
+  /**
+   * Makes this process's view of the communicator, or takes the one that another local rank made.
+   */
+  private static LocalPart part(Membership membership) {
     HostProcess self = HostProcess.self();
     List<Member> members = membership.members();
     List<UUID> processes = members.stream().map(Member::process).distinct().toList();
@@ -123,7 +131,11 @@ public final class HostBackend implements BackendRuntime {
       int p = processes.indexOf(member.process());
       pids[p] = member.pid();
       if (heaps[p] == null && p != own) {
-        heaps[p] = self.mapPeer(member.process(), member.heapBytes(), () -> membership.takeHeapFd(member.process()));
+        heaps[p] =
+            self.mapPeer(
+                member.process(),
+                member.heapBytes(),
+                () -> membership.takeHeapFd(member.process()));
       }
     }
     HostHeap.Block block = processOf[0] == own ? published(membership.controlOffset()) : null;
@@ -134,7 +146,8 @@ public final class HostBackend implements BackendRuntime {
     long offset = block == null ? membership.controlOffset() : block.offset();
     ControlBlock control = new ControlBlock(memory, offset, members.size());
     if (!control.isFormatted()) {
-      throw new InternalErrorException("rank 0's control block is not where it said", "please report this");
+      throw new InternalErrorException(
+          "rank 0's control block is not where it said", "please report this");
     }
     boolean[] first = new boolean[1];
     LocalPart part =
@@ -143,12 +156,15 @@ public final class HostBackend implements BackendRuntime {
             () -> {
               first[0] = true;
               ProcessGroup group =
-                  new ProcessGroup(control, processes.toArray(UUID[]::new), pids, heaps, own, name);
+                  new ProcessGroup(
+                      control, processes.toArray(UUID[]::new), pids, heaps, own, control.name());
               return new LocalPart(control, processOf, group, membership.controlOffset(), block);
             });
     if (!first[0]) {
       // The mappings belong to the group; this rank's count was one too many.
-      IntStream.range(0, heaps.length).filter(p -> p != own).forEach(p -> self.unmapPeer(processes.get(p)));
+      IntStream.range(0, heaps.length)
+          .filter(p -> p != own)
+          .forEach(p -> self.unmapPeer(processes.get(p)));
     }
     return part;
   }
@@ -160,13 +176,18 @@ public final class HostBackend implements BackendRuntime {
   }
 
   private static HostCommunicator attach(
-      int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name, long start) {
+      int rank,
+      HostDevice device,
+      LocalPart part,
+      CommunicatorConfig config,
+      String name,
+      long start) {
     HostCommunicator communicator = HostCommunicator.create(rank, device, part, config, name);
     try {
       communicator.awaitAll(deadline(start, config.initTimeout()));
       return communicator;
     } catch (NcclException e) {
-      communicator.fail(e);
+      communicator.health().fail(e);
       communicator.close();
       throw e;
     }
@@ -203,11 +224,13 @@ public final class HostBackend implements BackendRuntime {
   private static void checkRanks(int nranks) {
     if (nranks < 1 || nranks > ControlBlock.MAX_RANKS) {
       throw new InvalidArgumentException(
-          "nranks is " + nranks, "the host backend has communicators of 1 to " + ControlBlock.MAX_RANKS + " ranks");
+          "nranks is " + nranks,
+          "the host backend has communicators of 1 to " + ControlBlock.MAX_RANKS + " ranks");
     }
   }
 
-  private static String nameOf(CommunicatorConfig config) {
-    return config.name() == null ? "comm" + NAMES.incrementAndGet() : config.name();
+  private static String nameOf(CommunicatorConfig config, ControlBlock control) {
+    String given = config.name();
+    return given == null ? control.name() : given;
   }
 }

@@ -73,7 +73,10 @@ final class HostBuffer implements DeviceBuffer {
     return segment;
   }
 
-  /** Where in {@link #segment()} it starts; for a {@link #isShared() shared} buffer the heap offset that peers use. */
+  /**
+   * Where in {@link #segment()} it starts; for a {@link #isShared() shared} buffer the heap offset
+   * that peers use.
+   */
   long offset() {
     return offset;
   }
@@ -108,7 +111,13 @@ final class HostBuffer implements DeviceBuffer {
     requireOpen();
     if (byteOffset < 0 || byteSize < 0 || byteOffset > bytes - byteSize) {
       throw new InvalidArgumentException(
-          "slice of " + byteSize + " bytes at " + byteOffset + " of a buffer of " + bytes + " bytes",
+          "slice of "
+              + byteSize
+              + " bytes at "
+              + byteOffset
+              + " of a buffer of "
+              + bytes
+              + " bytes",
           "slices lie inside their buffer");
     }
     return new HostBuffer(this, byteOffset, byteSize);
@@ -138,7 +147,8 @@ final class HostBuffer implements DeviceBuffer {
       case long[] a -> MemorySegment.ofArray(a);
       case float[] a -> MemorySegment.ofArray(a);
       case double[] a -> MemorySegment.ofArray(a);
-      case null -> throw new InvalidArgumentException("the array is null", "pass an array of numbers");
+      case null ->
+          throw new InvalidArgumentException("the array is null", "pass an array of numbers");
       default ->
           throw new InvalidArgumentException(
               "cannot copy a " + array.getClass().getTypeName(),
@@ -149,13 +159,15 @@ final class HostBuffer implements DeviceBuffer {
   private void requireRoom(MemorySegment array) {
     if (array.byteSize() > bytes) {
       throw new InvalidArgumentException(
-          "the array has " + array.byteSize() + " bytes, the buffer " + bytes, "use a smaller array or a larger buffer");
+          "the array has " + array.byteSize() + " bytes, the buffer " + bytes,
+          "use a smaller array or a larger buffer");
     }
   }
 
   void requireOpen() {
     if (isClosed()) {
-      throw new InvalidUsageException("the buffer is closed", "keep buffers open until their last use");
+      throw new InvalidUsageException(
+          "the buffer is closed", "keep buffers open until their last use");
     }
   }
 

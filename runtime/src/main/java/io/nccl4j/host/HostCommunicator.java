@@ -6,9 +6,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
-import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
@@ -17,36 +15,26 @@ import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
 import java.lang.foreign.MemorySegment;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One rank of the host engine: numbers and signs works, holds what the engines need to reach the other ranks, and knows
- * when it has failed.
+ * One rank of the host engine: numbers and signs works, holds what the engines need to reach the
+ * other ranks, and knows when it has failed.
  *
- * <p>It owns its part of the control block from the moment it is alive until it has left, and its staging area.
+ * <p>It owns its part of the control block from the moment it is alive until it has left, and its
+ * staging area.
  */
 final class HostCommunicator extends ScheduledCommunicator<HostWork> {
-  private static final VarHandle FAILURE;
-
-  static {
-    try {
-      FAILURE = MethodHandles.lookup().findVarHandle(HostCommunicator.class, "failure", NcclException.class);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
-
   private final String name;
   private final CommunicatorConfig config;
   private final LocalPart part;
   private final ControlBlock control;
   private final boolean spansProcesses;
   private final Ledger ledger;
-  private final long operationTimeoutNanos;
+  private final Explanation explanation;
+  private final Health health;
   private final HostHeap.@Nullable Block staging;
   private final MemorySegment[] heapOf;
   private final long[] stagingOf;
@@ -58,13 +46,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   private long issued;
   private int signature;
   private final Object closing = new Object();
-  private volatile long seenEpoch;
-  private volatile long seenGroupEpoch;
-  private volatile boolean someoneLeft;
   private final AtomicInteger graphs = new AtomicInteger();
-  private volatile boolean peersQuiet;
   private volatile int lastInUse;
-  private volatile @Nullable NcclException failure;
   private volatile boolean closed;
 
   private HostCommunicator(
@@ -81,13 +64,15 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     this.control = part.control();
     this.spansProcesses = part.spansProcesses();
     this.ledger = new Ledger(control, rank);
-    this.operationTimeoutNanos = config.operationTimeout().toNanos();
+    this.explanation = new Explanation(this, ledger, part);
+    this.health = new Health(this, part, explanation, config.operationTimeout().toNanos());
     int nranks = part.nranks();
     heapOf = new MemorySegment[nranks];
     stagingOf = new long[nranks];
     sendSeq = new long[nranks];
     recvSeq = new long[nranks];
-    staging = spansProcesses ? HostProcess.self().heap().allocate(CollectiveEngine.STAGING_BYTES) : null;
+    staging =
+        spansProcesses ? HostProcess.self().heap().allocate(CollectiveEngine.STAGING_BYTES) : null;
     if (staging != null) {
       control.setPlain(control.staging(rank), staging.offset());
     }
@@ -105,7 +90,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     }
     part.set(rank, communicator);
     HostProcess.self().add(communicator);
-    communicator.control.setRelease(communicator.control.state(rank), RankState.of(RankState.ALIVE, 0, 0));
+    communicator.control.setRelease(
+        communicator.control.state(rank), RankState.of(RankState.ALIVE, 0, 0));
     return communicator;
   }
 
@@ -146,7 +132,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     return stagingOf[rank];
   }
 
-  /** The communicator of a rank of this process, whose segments can be used directly; null for other ranks. */
+  /**
+   * The communicator of a rank of this process, whose segments can be used directly; null for other
+   * ranks.
+   */
   @Nullable HostCommunicator local(int rank) {
     return part.rank(rank);
   }
@@ -172,13 +161,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     if (closed) {
       throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
     }
-    if (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch) {
-      lookForFaults();
-    }
-    NcclException cause = failure;
+    health.look();
+    NcclException cause = health.failure();
     if (cause != null) {
       throw new InvalidUsageException(
-              "communicator " + name + " has failed: " + cause.getMessage(), "close it and create a new one")
+              "communicator " + name + " has failed: " + cause.problem(),
+              "close it and create a new one")
           .causedBy(cause);
     }
   }
@@ -199,7 +187,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     work.ledger = ledger.issue(work, seq);
   }
 
-  /** Takes a number for a graph's work, which may still be running in an earlier launch: it is not touched. */
+  /**
+   * Takes a number for a graph's work, which may still be running in an earlier launch: it is not
+   * touched.
+   */
   void number(HostWork work) {
     long seq;
     if (work.isCollective()) {
@@ -305,20 +296,31 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     }
   }
 
-  /** Tells the others when this failed rank has no work left. It may have left, and its control block be gone. */
+  /**
+   * Tells the others when this failed rank has no work left. It may have left, and its control
+   * block be gone.
+   */
   synchronized void becomeQuietIfIdle() {
-    if (!closed && failure != null && graphs.get() == 0 && anyInUse() == null) {
-      addFlag(RankState.QUIET);
+    if (!closed && !isHealthy() && graphs.get() == 0 && anyInUse() == null) {
+      health.addFlag(RankState.QUIET);
     }
   }
 
   boolean isHealthy() {
-    return failure == null;
+    return health.isGood();
+  }
+
+  Health health() {
+    return health;
+  }
+
+  Explanation explanation() {
+    return explanation;
   }
 
   @Override
   public Optional<NcclException> failure() {
-    return Optional.ofNullable(failure);
+    return Optional.ofNullable(health.failure());
   }
 
   @Override
@@ -327,219 +329,33 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       if (closed) {
         return State.CLOSED;
       }
-      if (failure == null && (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch)) {
-        lookForFaults();
-      }
+      health.look();
     }
-    NcclException cause = failure;
-    return cause == null ? State.READY : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
+    NcclException cause = health.failure();
+    return cause == null
+        ? State.READY
+        : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
   }
 
-  /** Fails this communicator, once, and tells the other ranks. */
-  void fail(NcclException cause) {
-    int other = cause instanceof PeerFailedException peer ? peer.rank() : rank();
-    fail(cause, other, 0);
-  }
-
-  private void fail(NcclException cause, int other, long seq) {
-    if (!FAILURE.compareAndSet(this, null, cause)) {
-      return;
-    }
-    long state = control.state(rank());
-    long before = control.getAcquire(state);
-    while (!control.compareAndSet(
-        state, before, before & RankState.LEFT | RankState.of(RankState.codeOf(cause), other, seq))) {
-      before = control.getAcquire(state);
-    }
-    control.advanceEpoch();
-    becomeQuietIfIdle();
-  }
-
-  private void addFlag(long flag) {
-    long state = control.state(rank());
-    long before = control.getAcquire(state);
-    while (!control.compareAndSet(state, before, before | flag)) {
-      before = control.getAcquire(state);
-    }
-  }
-
-  /** Fails if a rank has failed or died, or if the one the work waits for has left. */
-  void checkFaults(HostWork work) {
-    if (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch) {
-      lookForFaults();
-    }
-    int peer = work.blockedOn;
-    if (failure == null
-        && someoneLeft
-        && peer >= 0
-        && RankState.hasLeft(control.getAcquire(control.state(peer)))) {
-      if (work.seenLeaving != peer) {
-        // Whatever it did before it left is visible from now on: the next step takes another look.
-        work.seenLeaving = peer;
-        return;
-      }
-      fail(
-          new PeerFailedException(
-              peer,
-              work.describe() + ": rank " + peer + " left the communicator before, after "
-                  + Ledger.ordinal(ledger.lastCollective(peer)),
-              "let every rank issue the same operations before it closes the communicator"));
-    }
-  }
-
-
-  private synchronized void lookForFaults() {
-    long epoch = control.epoch();
-    long groupEpoch = part.group().epoch();
-    for (int k = 0; k < nranks(); k++) {
-      if (k == rank()) {
-        continue;
-      }
-      long state = control.getAcquire(control.state(k));
-      someoneLeft |= RankState.hasLeft(state);
-      if (failure == null && !RankState.hasLeft(state) && part.group().isDead(part.processOf(k))) {
-        fail(died(k), k, 0);
-      }
-      if (failure == null) {
-        failLike(k, state);
-      }
-    }
-    seenEpoch = epoch;
-    seenGroupEpoch = groupEpoch;
-  }
-
-  private NcclException died(int k) {
-    return new PeerFailedException(
-        k,
-        "rank " + k + " of communicator " + name + " died (process " + part.group().pid(part.processOf(k)) + ")",
-        "look at its output; close this communicator");
-  }
-
-  /** Another rank failed: this one cannot go on either, and says why. */
-  private void failLike(int k, long state) {
-    int other = RankState.other(state);
-    String who = "rank " + k + " of communicator " + name;
-    switch (RankState.code(state)) {
-      case RankState.MISMATCH ->
-          fail(mismatchSeenBy(k, other, near(RankState.seq(state))), other, RankState.seq(state));
-      case RankState.DEADLINE ->
-          fail(
-              new PeerFailedException(k, who + " gave up because the deadline of an operation passed", "see its message"),
-              k,
-              0);
-      case RankState.ABORTED ->
-          fail(new AbortedException(who + " aborted the communicator", "close it and create a new one"), k, 0);
-      case RankState.PEER_LOST ->
-          fail(
-              other == rank()
-                  ? new PeerFailedException(k, who + " counts on this rank no longer", "see its message")
-                  : new PeerFailedException(other, who + " reports that rank " + other + " is gone", "see its message"),
-              other == rank() ? k : other,
-              0);
-      case RankState.ERROR -> fail(new PeerFailedException(k, who + " failed", "see its message"), k, 0);
-      default -> {}
-    }
-  }
-
-  /** The sequence number with these low 32 bits that this rank has issued, or is about to. */
-  private long near(long low) {
-    return issued + ((int) low - (int) issued);
-  }
-
-  // ---- explanations
-
-  /** Ranks called different things. Publishes it; the caller throws. */
+  /** Ranks called different things. Fails; the caller throws. */
   NcclException mismatch(HostWork work, int peer) {
-    long seq = work.seq;
     NcclException e;
     if (work.isCollective()) {
-      seq = firstDifference(peer, work.seq);
-      e = new MismatchException(differenceText(rank(), peer, seq), REMEDY);
+      long seq = explanation.firstDifference(peer, work.seq);
+      e = explanation.collectives(peer, seq);
+      health.fail(e, RankState.MISMATCH, peer, seq);
     } else {
-      long other = ledger.findPointToPoint(peer, OpKind.SEND, rank(), work.seq);
-      e =
-          new MismatchException(
-              "ranks " + rank() + " and " + peer + " of communicator " + name + " disagree: rank " + rank() + " called "
-                  + Ledger.describe(work.code(), work.count) + ", rank " + peer + " called " + ledger.describe(other),
-              "give send and recv the same count and type");
+      e = explanation.messages(work, peer);
+      health.fail(e, RankState.LANE_MISMATCH, peer, work.seq);
     }
-    fail(e, peer, seq);
     return e;
   }
 
-  private static final String REMEDY = "issue the same collectives in the same order on all ranks";
-
-  /** In v-forms only a pair knows that its counts differ. */
+  /** The counts of a pair in a v-form differ. Fails; the caller throws. */
   NcclException countMismatch(HostWork work, int peer, long theirs, long own, String verb) {
-    NcclException e =
-        new MismatchException(
-            "ranks " + rank() + " and " + peer + " of communicator " + name + " disagree in " + work.kind.label() + " #"
-                + work.seq + ": rank " + peer + " " + verb + " rank " + rank() + " " + theirs + " elements, rank "
-                + rank() + " counts on " + own,
-            "make both ranks' counts equal");
-    fail(e, peer, work.seq);
+    NcclException e = explanation.counts(work, peer, theirs, own, verb);
+    health.fail(e, RankState.MISMATCH, peer, work.seq);
     return e;
-  }
-
-  private NcclException mismatchSeenBy(int k, int other, long seq) {
-    long mine = ledger.findCollective(rank(), seq);
-    long theirs = ledger.findCollective(k, seq);
-    if (other != rank() && mine >= 0 && theirs >= 0 && !ledger.equal(mine, theirs)) {
-      return new MismatchException(differenceText(rank(), k, seq), REMEDY);
-    }
-    return new MismatchException(differenceText(k, other, seq) + " (found by rank " + k + ")", REMEDY);
-  }
-
-  private String differenceText(int a, int b, long seq) {
-    return "ranks " + a + " and " + b + " of communicator " + name + " disagree at collective #" + seq + ": rank " + a
-        + " called " + ledger.describe(ledger.findCollective(a, seq)) + ", rank " + b + " called "
-        + ledger.describe(ledger.findCollective(b, seq));
-  }
-
-  /** Signatures are chained: the contradiction may lie before the collective that showed it. */
-  private long firstDifference(int peer, long seq) {
-    for (long s = Math.max(1, seq - 2 * ControlBlock.OUTBOX_SLOTS); s < seq; s++) {
-      long mine = ledger.findCollective(rank(), s);
-      long theirs = ledger.findCollective(peer, s);
-      if (mine >= 0 && theirs >= 0 && !ledger.equal(mine, theirs)) {
-        return s;
-      }
-    }
-    return seq;
-  }
-
-  void checkDeadline(HostWork work, long now) {
-    if (work.slowSince == 0) {
-      work.slowSince = now;
-      ledger.slow(work);
-    } else if (now - work.slowSince > operationTimeoutNanos) {
-      fail(
-          new DeadlineException(
-              work.describe() + " is not complete after " + operationTimeoutNanos / 1_000_000 + " ms, waiting for "
-                  + describeMissing(work),
-              "see whether those ranks hang or called something else; operation-timeout sets the deadline"));
-    }
-  }
-
-  /** Which ranks a work waits for, and where they are. */
-  String describeMissing(HostWork work) {
-    int peer = work.blockedOn;
-    if (peer < 0) {
-      return "earlier operations of its communicator";
-    }
-    if (!work.isCollective()) {
-      return "rank " + peer + " to call " + (work.kind == OpKind.SEND ? "recv" : "send");
-    }
-    StringBuilder text = new StringBuilder();
-    for (int k = 0; k < nranks(); k++) {
-      long last = ledger.lastCollective(k);
-      if (k != rank() && (last < work.seq || k == peer)) {
-        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");
-        text.append(last < work.seq ? "its last collective is " + Ledger.ordinal(last) : "which has called it");
-        text.append(last == 0 ? "" : ": " + ledger.describe(ledger.findCollective(k, last))).append(')');
-      }
-    }
-    return text.toString();
   }
 
   /** An unfinished work that uses a buffer, or null. */
@@ -554,23 +370,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       }
     }
     return null;
-  }
-
-  /** Whether no other rank can touch this rank's memory on behalf of this communicator; once true, it stays so. */
-  boolean peersAreQuiet() {
-    if (peersQuiet) {
-      // The control block may be gone.
-      return true;
-    }
-    for (int k = 0; k < nranks(); k++) {
-      if (k != rank()
-          && !RankState.isQuiet(control.getAcquire(control.state(k)))
-          && !part.group().isDead(part.processOf(k))) {
-        return false;
-      }
-    }
-    peersQuiet = true;
-    return true;
   }
 
   // ---- life
@@ -588,16 +387,25 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @Override
   public @Nullable HostCommunicator split(int color, int key, CommunicatorConfig childConfig) {
     requireReady();
+    if (childConfig == null) {
+      throw new InvalidArgumentException(
+          "split: the config is null", "pass a configuration, or leave it out");
+    }
     if (GroupScope.isOpen()) {
-      throw new InvalidUsageException("split: a group is open on this thread", "launch or close the group first");
+      throw new InvalidUsageException(
+          "split: a group is open on this thread", "launch or close the group first");
     }
     if (color < 0 && color != NO_COLOR) {
-      throw new InvalidArgumentException("split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
+      throw new InvalidArgumentException(
+          "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
     }
     return Split.run(this, color, key, childConfig);
   }
 
-  /** Exchanges a few longs with all ranks, blocking: {@code nranks · values.length} longs in rank order. */
+  /**
+   * Exchanges a few longs with all ranks, blocking: {@code nranks · values.length} longs in rank
+   * order.
+   */
   long[] exchange(long... values) {
     int bytes = values.length * Long.BYTES;
     try (Stream stream = device().newStream();
@@ -614,7 +422,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   public void abort() {
     synchronized (this) {
       if (!closed) {
-        fail(new AbortedException("communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+        health.fail(
+            new AbortedException(
+                "communicator " + name + " was aborted by rank " + rank(), "create a new one"));
       }
     }
   }
@@ -633,12 +443,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   private void depart() {
-    addFlag(RankState.LEFT);
+    health.addFlag(RankState.LEFT);
     control.advanceEpoch();
     HostProcess.self().remove(this);
     lanes.close();
     if (staging != null) {
-      HostProcess.self().heap().free(staging, this::peersAreQuiet);
+      HostProcess.self().heap().free(staging, health::peersAreQuiet);
       part.group().failed(this);
     }
     part.leave();
@@ -653,19 +463,20 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         long left = timeout - (System.nanoTime() - start);
         if (-left > timeout) {
           throw new InvalidUsageException(
-              work.describe() + " cannot be given up: it is queued behind the work of another communicator",
+              work.describe()
+                  + " cannot be given up: it is queued behind the work of another communicator",
               "close the stream first");
         }
         if (left <= 0 && isHealthy()) {
-          fail(
-              new AbortedException(
-                  work.describe() + " was unfinished when its communicator was closed, waiting for "
-                      + describeMissing(work),
-                  "synchronize before closing; close-timeout sets how long close waits"));
+          closeEarly(
+              work.describe()
+                  + " was unfinished when its communicator was closed, waiting for "
+                  + explanation.missing(work));
         }
         if (!driveHead(stream, Math.max(left, 1_000_000)) && work.isInUse()) {
           throw new InvalidUsageException(
-              "communicator " + name + " has operations in an open group", "launch or close the group first");
+              "communicator " + name + " has operations in an open group",
+              "launch or close the group first");
         }
       }
       work = anyInUse();
@@ -678,21 +489,32 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       long left = timeout - (System.nanoTime() - start);
       if (-left > timeout) {
         throw new InvalidUsageException(
-            "communicator " + name + ": a graph cannot be given up, because it is queued behind the work of another"
+            "communicator "
+                + name
+                + ": a graph cannot be given up, because it is queued behind the work of another"
                 + " communicator",
             "close the stream first");
       }
       if (left <= 0 && isHealthy()) {
-        fail(
-            new AbortedException(
-                "a graph was unfinished when communicator " + name + " was closed",
-                "synchronize before closing; close-timeout sets how long close waits"));
+        closeEarly("a graph was unfinished when communicator " + name + " was closed");
       }
       Progress.helpAll();
     }
   }
 
-  /** The search starts where the last one ended, so that dropping a full FIFO looks at each place about once. */
+  private void closeEarly(String problem) {
+    health.fail(
+        new AbortedException(
+            problem, "synchronize before closing; close-timeout sets how long close waits"),
+        RankState.LEFT_EARLY,
+        rank(),
+        0);
+  }
+
+  /**
+   * The search starts where the last one ended, so that dropping a full FIFO looks at each place
+   * about once.
+   */
   private @Nullable HostWork anyInUse() {
     int capacity = fifo().capacity();
     int start = lastInUse;

@@ -48,18 +48,21 @@ final class HostDevice implements Device {
     }
     if (!segment.isNative()) {
       throw new InvalidArgumentException(
-          "the segment lies in the Java heap", "allocate it from an arena, or use a buffer and copyFrom");
+          "the segment lies in the Java heap",
+          "allocate it from an arena, or use a buffer and copyFrom");
     }
     if (segment.isReadOnly()) {
       throw new InvalidArgumentException("the segment is read-only", "pass a writable segment");
     }
     if (!segment.scope().isAlive()) {
-      throw new InvalidUsageException("the segment's arena is closed", "keep it open until the operations are complete");
+      throw new InvalidUsageException(
+          "the segment's arena is closed", "keep it open until the operations are complete");
     }
     if (!segment.isAccessibleBy(new Thread(() -> {}))) {
       throw new InvalidArgumentException(
           "the segment is confined to one thread",
-          "allocate it from Arena.ofShared(), Arena.ofAuto() or Arena.global(): other threads move the data");
+          "allocate it from Arena.ofShared(), Arena.ofAuto() or Arena.global(): other threads move"
+              + " the data");
     }
     return new HostBuffer(this, segment);
   }
@@ -67,7 +70,8 @@ final class HostDevice implements Device {
   @Override
   public DeviceBuffer wrap(long devicePointer, long bytes) {
     throw new InvalidUsageException(
-        "a raw address cannot be checked on the host backend", "wrap a MemorySegment, or allocate a buffer");
+        "a raw address cannot be checked on the host backend",
+        "wrap a MemorySegment, or allocate a buffer");
   }
 
   @Override
@@ -88,7 +92,8 @@ final class HostDevice implements Device {
 
   private static void requireSize(long bytes) {
     if (bytes < 0) {
-      throw new InvalidArgumentException("cannot allocate " + bytes + " bytes", "pass a size of 0 or more");
+      throw new InvalidArgumentException(
+          "cannot allocate " + bytes + " bytes", "pass a size of 0 or more");
     }
   }
 

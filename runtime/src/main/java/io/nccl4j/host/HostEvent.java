@@ -11,7 +11,10 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
-/** A point in a host stream. Each record has a generation; a waiter waits for the one that was last when it asked. */
+/**
+ * A point in a host stream. Each record has a generation; a waiter waits for the one that was last
+ * when it asked.
+ */
 final class HostEvent implements Event {
   private record Waiter(long generation, CompletableFuture<Void> future) {}
 
@@ -45,7 +48,9 @@ final class HostEvent implements Event {
     return generation;
   }
 
-  /** Notes that the event was recorded in a capture, after these nodes, and not in a running stream. */
+  /**
+   * Notes that the event was recorded in a capture, after these nodes, and not in a running stream.
+   */
   void captureAt(@Nullable Capture in, int[] after) {
     capture = in;
     capturedAfter = after;
@@ -69,7 +74,8 @@ final class HostEvent implements Event {
 
   void requireOpen() {
     if (closed) {
-      throw new InvalidUsageException("the event is closed", "create a new one with device.newEvent()");
+      throw new InvalidUsageException(
+          "the event is closed", "create a new one with device.newEvent()");
     }
   }
 
@@ -131,7 +137,8 @@ final class HostEvent implements Event {
   public Duration elapsedSince(Event start) {
     requireOpen();
     if (!(start instanceof HostEvent begin)) {
-      throw new InvalidArgumentException("the start event is not of a host device", "pass an event of this backend");
+      throw new InvalidArgumentException(
+          "the start event is not of a host device", "pass an event of this backend");
     }
     requireRecorded(begin, "start");
     requireRecorded(this, "end");
@@ -141,7 +148,10 @@ final class HostEvent implements Event {
   private static void requireRecorded(HostEvent event, String name) {
     if (event.issued == 0 || !event.isComplete()) {
       throw new InvalidUsageException(
-          "the " + name + " event " + (event.issued == 0 ? "was never recorded" : "is not complete"),
+          "the "
+              + name
+              + " event "
+              + (event.issued == 0 ? "was never recorded" : "is not complete"),
           "record it and synchronize first");
     }
   }
@@ -157,7 +167,9 @@ final class HostEvent implements Event {
       }
     }
     NcclException error = failure;
-    return error == null ? CompletableFuture.completedFuture(null) : CompletableFuture.failedFuture(error);
+    return error == null
+        ? CompletableFuture.completedFuture(null)
+        : CompletableFuture.failedFuture(error);
   }
 
   @Override

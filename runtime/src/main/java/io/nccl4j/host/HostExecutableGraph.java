@@ -11,8 +11,9 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Nodes with works of their own. The launching thread reserves numbers and queues an entry; whoever drives that entry
- * carries out all nodes whose predecessors are done, so that branches of a graph run side by side as streams do.
+ * Nodes with works of their own. The launching thread reserves numbers and queues an entry; whoever
+ * drives that entry carries out all nodes whose predecessors are done, so that branches of a graph
+ * run side by side as streams do.
  */
 final class HostExecutableGraph implements ExecutableGraph {
   private GraphNode[] nodes;
@@ -64,16 +65,19 @@ final class HostExecutableGraph implements ExecutableGraph {
   public void launch(Stream stream) {
     if (!(stream instanceof HostStream own)) {
       throw new InvalidArgumentException(
-          "launch: the stream is " + (stream == null ? "null" : "not of a host device"), "pass a host stream");
+          "launch: the stream is " + (stream == null ? "null" : "not of a host device"),
+          "pass a host stream");
     }
     requireOpen();
     if (own.isCapturing()) {
-      throw new InvalidUsageException("launch: the stream is being captured", "graphs in graphs are not captured");
+      throw new InvalidUsageException(
+          "launch: the stream is being captured", "graphs in graphs are not captured");
     }
     for (GraphNode node : nodes) {
       if (node.usesClosed()) {
         throw new InvalidUsageException(
-            "launch: a buffer in the graph is closed", "keep buffers open until the executable graph is closed");
+            "launch: a buffer in the graph is closed",
+            "keep buffers open until the executable graph is closed");
       }
     }
     own.awaitRoom();
@@ -210,7 +214,8 @@ final class HostExecutableGraph implements ExecutableGraph {
   public void update(Graph graph) {
     if (!(graph instanceof HostGraph other)) {
       throw new InvalidArgumentException(
-          "update: the graph is " + (graph == null ? "null" : "not of a host device"), "pass a graph of this backend");
+          "update: the graph is " + (graph == null ? "null" : "not of a host device"),
+          "pass a graph of this backend");
     }
     requireOpen();
     List<GraphNode> captured = other.nodes();
@@ -223,7 +228,8 @@ final class HostExecutableGraph implements ExecutableGraph {
       String difference = captured.get(i).differenceFrom(nodes[i]);
       if (difference != null) {
         throw new InvalidArgumentException(
-            "update: node " + i + " differs: " + difference, "capture the same operations, or instantiate the new graph");
+            "update: node " + i + " differs: " + difference,
+            "capture the same operations, or instantiate the new graph");
       }
     }
     awaitIdle();
@@ -262,7 +268,8 @@ final class HostExecutableGraph implements ExecutableGraph {
 
   private void requireOpen() {
     if (closed) {
-      throw new InvalidUsageException("the executable graph is closed", "instantiate the graph again");
+      throw new InvalidUsageException(
+          "the executable graph is closed", "instantiate the graph again");
     }
   }
 }

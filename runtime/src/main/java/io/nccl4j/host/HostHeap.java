@@ -19,12 +19,14 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * All memory that this process's ranks share with others: one sparse memfd that every peer maps once, or, where native
- * calls are not allowed, one arena per block, which only threads of this process can share.
+ * All memory that this process's ranks share with others: one sparse memfd that every peer maps
+ * once, or, where native calls are not allowed, one arena per block, which only threads of this
+ * process can share.
  *
- * <p>Pages are reserved with fallocate(2) when a block is allocated, because touching an unbacked page of a full file
- * kills with SIGBUS; granules without blocks are given back to the system at once. Freeing may be put off until no rank
- * can touch the block any more. Thread-safe; the file and its mapping live as long as the process.
+ * <p>Pages are reserved with fallocate(2) when a block is allocated, because touching an unbacked
+ * page of a full file kills with SIGBUS; granules without blocks are given back to the system at
+ * once. Freeing may be put off until no rank can touch the block any more. Thread-safe; the file
+ * and its mapping live as long as the process.
  */
 final class HostHeap {
   private static final Logger LOG = LogManager.getLogger(HostHeap.class);
@@ -44,11 +46,13 @@ final class HostHeap {
    * A piece of the heap: {@code bytes} bytes at {@code offset} of {@code segment}.
    *
    * @param segment the whole mapping, or this block's own
-   * @param offset within {@code segment}; for a shared heap also the offset that other processes use
+   * @param offset within {@code segment}; for a shared heap also the offset that other processes
+   *     use
    * @param reserved bytes taken from the heap, at least {@code bytes}
    * @param arena closes a block that has memory of its own; null for a shared heap
    */
-  record Block(MemorySegment segment, long offset, long bytes, long reserved, @Nullable Arena arena) {}
+  record Block(
+      MemorySegment segment, long offset, long bytes, long reserved, @Nullable Arena arena) {}
 
   private record Deferred(Runnable action, BooleanSupplier safe) {}
 
@@ -57,8 +61,10 @@ final class HostHeap {
     this.size = size;
     this.mapping = mapping;
     this.blocksInGranule = new int[(int) (size / GRANULE)];
-    // Heaps are mapped at aligned addresses. Starting at a random granule keeps equal blocks of different processes from
-    // lying a multiple of 256 MiB apart, where some processors' way predictors make every access miss.
+    // Heaps are mapped at aligned addresses. Starting at a random granule keeps equal blocks of
+    // different processes from
+    // lying a multiple of 256 MiB apart, where some processors' way predictors make every access
+    // miss.
     long start = GRANULE * (1 + ThreadLocalRandom.current().nextInt(SKEWS));
     this.ranges = mapping == null ? null : new RangeAllocator(start, size);
   }
@@ -140,12 +146,18 @@ final class HostHeap {
       return allocateArena(bytes);
     }
     // A granule between large blocks breaks up power-of-two distances, see the constructor.
-    long reserved = bytes < GRANULE ? Math.max(PAGE, roundUp(bytes, PAGE)) : roundUp(bytes, GRANULE) + GRANULE;
+    long reserved =
+        bytes < GRANULE ? Math.max(PAGE, roundUp(bytes, PAGE)) : roundUp(bytes, GRANULE) + GRANULE;
     long offset = reserved < 0 ? -1 : ranges.allocate(reserved, bytes < GRANULE ? PAGE : GRANULE);
     if (offset < 0) {
       throw new SystemErrorException(
-          "cannot allocate " + bytes + " bytes: the heap of " + (size >> 20) + " MiB has "
-              + (ranges.freeBytes() >> 20) + " MiB left, perhaps not in one piece",
+          "cannot allocate "
+              + bytes
+              + " bytes: the heap of "
+              + (size >> 20)
+              + " MiB has "
+              + (ranges.freeBytes() >> 20)
+              + " MiB left, perhaps not in one piece",
           "free buffers, or use less than twice the machine's memory");
     }
     try {
@@ -174,7 +186,8 @@ final class HostHeap {
       return block;
     } catch (OutOfMemoryError e) {
       arena.close();
-      throw new SystemErrorException("cannot allocate " + bytes + " bytes: " + e.getMessage(), "free memory")
+      throw new SystemErrorException(
+              "cannot allocate " + bytes + " bytes: " + e.getMessage(), "free memory")
           .causedBy(e);
     }
   }
@@ -197,7 +210,8 @@ final class HostHeap {
   private void uncommit(long first, long last) {
     for (long g = first; g <= last; g++) {
       if (--blocksInGranule[(int) g] == 0) {
-        Libc.fallocate(fd, Libc.FALLOC_FL_PUNCH_HOLE | Libc.FALLOC_FL_KEEP_SIZE, g * GRANULE, GRANULE);
+        Libc.fallocate(
+            fd, Libc.FALLOC_FL_PUNCH_HOLE | Libc.FALLOC_FL_KEEP_SIZE, g * GRANULE, GRANULE);
       }
     }
   }

@@ -2,16 +2,28 @@ package io.nccl4j.host;
 
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.SystemErrorException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** Host memory beside a host device: plain native memory, since the device is the host. It owns its arena. */
+/**
+ * Host memory beside a host device: plain native memory, since the device is the host. It owns its
+ * arena.
+ */
 final class HostPinnedBuffer implements PinnedBuffer {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment segment;
 
   HostPinnedBuffer(long bytes) {
-    segment = arena.allocate(bytes, 64);
+    try {
+      segment = arena.allocate(bytes, 64);
+    } catch (OutOfMemoryError e) {
+      arena.close();
+      throw new SystemErrorException(
+              "cannot allocate " + bytes + " bytes of host memory: " + e.getMessage(),
+              "free memory")
+          .causedBy(e);
+    }
   }
 
   @Override
@@ -36,7 +48,8 @@ final class HostPinnedBuffer implements PinnedBuffer {
     String user = HostProcess.self().userOf(this);
     if (user != null) {
       throw new InvalidUsageException(
-          "the pinned buffer is in use by " + user, "synchronize the stream before closing the buffer");
+          "the pinned buffer is in use by " + user,
+          "synchronize the stream before closing the buffer");
     }
     arena.close();
   }

@@ -17,7 +17,10 @@ import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 import org.jspecify.annotations.Nullable;
 
-/** What all ranks of this process share: its heap, its mappings of peers' heaps, and who uses which buffer. Thread-safe. */
+/**
+ * What all ranks of this process share: its heap, its mappings of peers' heaps, and who uses which
+ * buffer. Thread-safe.
+ */
 final class HostProcess {
   private static final class Holder {
     static final HostProcess SELF = new HostProcess();
@@ -85,7 +88,10 @@ final class HostProcess {
     }
   }
 
-  /** A number by which ranks find a control block: its heap offset, or for threads only any unused number. */
+  /**
+   * A number by which ranks find a control block: its heap offset, or for threads only any unused
+   * number.
+   */
   long publish(HostHeap.Block block) {
     long handle = heap.isShareable() ? block.offset() : handles.incrementAndGet();
     blocks.put(handle, block);
@@ -159,6 +165,6 @@ final class HostProcess {
     }
     return involved == null
         ? () -> true
-        : () -> involved.stream().allMatch(HostCommunicator::peersAreQuiet);
+        : () -> involved.stream().allMatch(communicator -> communicator.health().peersAreQuiet());
   }
 }

@@ -22,9 +22,9 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A ring of tasks. The submitting thread fills in the entry at the tail and releases the tail; whoever owns the stream, by
- * one compare-and-set, takes steps at the head. Ownership may change between any two steps, since all progress is in the
- * tasks.
+ * A ring of tasks. The submitting thread fills in the entry at the tail and releases the tail;
+ * whoever owns the stream, by one compare-and-set, takes steps at the head. Ownership may change
+ * between any two steps, since all progress is in the tasks.
  */
 final class HostStream implements EngineStream<HostWork> {
   private static final int CAPACITY = 1024;
@@ -107,7 +107,9 @@ final class HostStream implements EngineStream<HostWork> {
     release();
   }
 
-  /** Makes the next entry visible; returns the position up to which one must drive to see it done. */
+  /**
+   * Makes the next entry visible; returns the position up to which one must drive to see it done.
+   */
   long release() {
     Thread me = Thread.currentThread();
     if (submitter != me) {
@@ -134,10 +136,12 @@ final class HostStream implements EngineStream<HostWork> {
   public void beginCapture() {
     requireUsable();
     if (capture != null) {
-      throw new InvalidUsageException("beginCapture: the stream is being captured", "end that capture first");
+      throw new InvalidUsageException(
+          "beginCapture: the stream is being captured", "end that capture first");
     }
     if (GroupScope.isOpen()) {
-      throw new InvalidUsageException("beginCapture: a group is open on this thread", "launch or close it first");
+      throw new InvalidUsageException(
+          "beginCapture: a group is open on this thread", "launch or close it first");
     }
     capture = new Capture(this);
   }
@@ -147,10 +151,12 @@ final class HostStream implements EngineStream<HostWork> {
     requireOpen();
     Capture ending = capture;
     if (ending == null) {
-      throw new InvalidUsageException("endCapture: the stream is not being captured", "call beginCapture first");
+      throw new InvalidUsageException(
+          "endCapture: the stream is not being captured", "call beginCapture first");
     }
     if (GroupScope.isOpen()) {
-      throw new InvalidUsageException("endCapture: a group is open on this thread", "launch or close it first");
+      throw new InvalidUsageException(
+          "endCapture: a group is open on this thread", "launch or close it first");
     }
     return new HostGraph(ending.end(this));
   }
@@ -167,7 +173,8 @@ final class HostStream implements EngineStream<HostWork> {
   private void refuseInCapture(String call) {
     if (capture != null) {
       throw new InvalidUsageException(
-          call + ": the stream is being captured, which runs nothing", "end the capture, or use another stream");
+          call + ": the stream is being captured, which runs nothing",
+          "end the capture, or use another stream");
     }
   }
 
@@ -178,9 +185,18 @@ final class HostStream implements EngineStream<HostWork> {
     long s = from.address();
     long t = to.address();
     if (s != t && s < t + from.byteSize() && t < s + from.byteSize()) {
-      throw new InvalidArgumentException("copy: source and target overlap", "copy between separate ranges");
+      throw new InvalidArgumentException(
+          "copy: source and target overlap", "copy between separate ranges");
     }
-    copy(to, to.segment(), to.offset(), to.byteSize(), from, from.segment(), from.offset(), from.byteSize());
+    copy(
+        to,
+        to.segment(),
+        to.offset(),
+        to.byteSize(),
+        from,
+        from.segment(),
+        from.offset(),
+        from.byteSize());
   }
 
   @Override
@@ -208,7 +224,8 @@ final class HostStream implements EngineStream<HostWork> {
       long bytes) {
     if (room < bytes) {
       throw new InvalidArgumentException(
-          "copy: the target has " + room + " bytes, the source " + bytes, "copy a slice of the source");
+          "copy: the target has " + room + " bytes, the source " + bytes,
+          "copy a slice of the source");
     }
     StreamTask task = nextTask(StreamTask.COPY);
     task.source = source;
@@ -281,10 +298,12 @@ final class HostStream implements EngineStream<HostWork> {
           "wait for it before beginCapture, or record it on a stream of the capture");
     }
     if (of.hasEnded()) {
-      throw new InvalidUsageException("waitFor: the event was recorded in a capture that has ended", "record it anew");
+      throw new InvalidUsageException(
+          "waitFor: the event was recorded in a capture that has ended", "record it anew");
     }
     if (capture != null && capture != of) {
-      throw new InvalidUsageException("waitFor: the event belongs to another capture", "keep captures apart");
+      throw new InvalidUsageException(
+          "waitFor: the event belongs to another capture", "keep captures apart");
     }
     requireUsable();
     capture = of;
@@ -315,7 +334,8 @@ final class HostStream implements EngineStream<HostWork> {
           "pass a buffer of this stream's backend");
     }
     if (own.isClosed()) {
-      throw new InvalidUsageException("the pinned " + name + " buffer is closed", "keep it open until its last use");
+      throw new InvalidUsageException(
+          "the pinned " + name + " buffer is closed", "keep it open until its last use");
     }
     return own;
   }
@@ -323,7 +343,8 @@ final class HostStream implements EngineStream<HostWork> {
   private static HostEvent host(@Nullable Event event) {
     if (!(event instanceof HostEvent own)) {
       throw new InvalidArgumentException(
-          "the event is " + (event == null ? "null" : "not of a host device"), "pass an event of this stream's backend");
+          "the event is " + (event == null ? "null" : "not of a host device"),
+          "pass an event of this stream's backend");
     }
     own.requireOpen();
     return own;
@@ -351,11 +372,15 @@ final class HostStream implements EngineStream<HostWork> {
   @Override
   public void synchronize(Duration timeout) {
     if (timeout == null || timeout.isNegative()) {
-      throw new InvalidArgumentException("the timeout is " + timeout, "pass a duration of 0 or more");
+      throw new InvalidArgumentException(
+          "the timeout is " + timeout, "pass a duration of 0 or more");
     }
     requireOpen();
     refuseInCapture("synchronize");
-    long nanos = timeout.compareTo(Duration.ofNanos(Long.MAX_VALUE)) >= 0 ? Long.MAX_VALUE : timeout.toNanos();
+    long nanos =
+        timeout.compareTo(Duration.ofNanos(Long.MAX_VALUE)) >= 0
+            ? Long.MAX_VALUE
+            : timeout.toNanos();
     boolean done = Progress.drive(this, next, nanos);
     throwIfFailed();
     if (!done) {
@@ -387,7 +412,8 @@ final class HostStream implements EngineStream<HostWork> {
 
   private void requireOpen() {
     if (closed) {
-      throw new InvalidUsageException("the stream is closed", "create a new one with device.newStream()");
+      throw new InvalidUsageException(
+          "the stream is closed", "create a new one with device.newStream()");
     }
   }
 
@@ -441,7 +467,10 @@ final class HostStream implements EngineStream<HostWork> {
     return true;
   }
 
-  /** Takes steps until everything before {@code target} is done or something must wait. The caller owns the stream. */
+  /**
+   * Takes steps until everything before {@code target} is done or something must wait. The caller
+   * owns the stream.
+   */
   int run(long target) {
     long head = (long) CELL.get(cells, HEAD);
     while (head < target) {
@@ -506,22 +535,31 @@ final class HostStream implements EngineStream<HostWork> {
     if (error == null && communicator.isHealthy()) {
       try {
         int result =
-            work.isCollective() ? communicator.collectives().step(work) : communicator.lanes().step(work);
+            work.isCollective()
+                ? communicator.collectives().step(work)
+                : communicator.lanes().step(work);
         if (result == Step.DONE) {
           communicator.completed(work);
         }
         return result;
       } catch (NcclException e) {
-        communicator.fail(e);
+        communicator.health().fail(e);
       } catch (IllegalStateException e) {
-        communicator.fail(
-            new InvalidUsageException(
-                    work.describe() + ": memory was closed while it was in use: " + e.getMessage(),
-                    "keep wrapped segments open until the operation is complete")
-                .causedBy(e));
+        communicator
+            .health()
+            .fail(
+                new InvalidUsageException(
+                        work.describe()
+                            + ": memory was closed while it was in use: "
+                            + e.getMessage(),
+                        "keep wrapped segments open until the operation is complete")
+                    .causedBy(e));
       } catch (RuntimeException | Error e) {
-        communicator.fail(
-            new InternalErrorException(work.describe() + " failed: " + e, "please report this").causedBy(e));
+        communicator
+            .health()
+            .fail(
+                new InternalErrorException(work.describe() + " failed: " + e, "please report this")
+                    .causedBy(e));
       }
     }
     drop(work);
@@ -532,10 +570,17 @@ final class HostStream implements EngineStream<HostWork> {
     HostCommunicator communicator = work.communicator;
     NcclException earlier = error;
     if (communicator.isHealthy() && earlier != null) {
-      communicator.fail(
-          new AbortedException(
-              work.describe() + " was dropped, because an earlier work of its stream failed: " + earlier.getMessage(),
-              "create a new communicator and stream"));
+      communicator
+          .health()
+          .fail(
+              new AbortedException(
+                  work.describe()
+                      + " was dropped, because an earlier work of its stream failed: "
+                      + earlier.problem(),
+                  "create a new communicator and stream"),
+              RankState.DROPPED,
+              communicator.rank(),
+              work.seq);
     }
     if (earlier == null) {
       error = communicator.failure().orElse(null);
@@ -560,7 +605,8 @@ final class HostStream implements EngineStream<HostWork> {
         case StreamTask.GRAPH -> {
           return java.util.Objects.requireNonNull(task.graph).step(this, task);
         }
-        case StreamTask.RECORD -> java.util.Objects.requireNonNull(event).complete(task.generation, error);
+        case StreamTask.RECORD ->
+            java.util.Objects.requireNonNull(event).complete(task.generation, error);
         default -> {
           if (!java.util.Objects.requireNonNull(event).isComplete(task.generation)) {
             return Step.DEPENDS;
@@ -573,9 +619,9 @@ final class HostStream implements EngineStream<HostWork> {
     } catch (IllegalStateException e) {
       error =
           new InvalidUsageException(
-                      "memory was closed while a copy or fill used it: " + e.getMessage(),
-                      "keep wrapped segments open until the stream is synchronized")
-                  .causedBy(e);
+                  "memory was closed while a copy or fill used it: " + e.getMessage(),
+                  "keep wrapped segments open until the stream is synchronized")
+              .causedBy(e);
     }
     return Step.DONE;
   }
@@ -584,12 +630,12 @@ final class HostStream implements EngineStream<HostWork> {
 
   /** Looks whether a rank that the head waits for has failed or left. */
   void checkFaults() {
-    forEachPending(work -> work.communicator.checkFaults(work));
+    forEachPending(work -> work.communicator.health().check(work));
   }
 
   /** Notes since when the head waits, and fails it when its deadline has passed. */
   void checkDeadline(long now) {
-    forEachPending(work -> work.communicator.checkDeadline(work, now));
+    forEachPending(work -> work.communicator.health().checkDeadline(work, now));
   }
 
   private void forEachPending(Consumer<HostWork> action) {
@@ -623,14 +669,15 @@ final class HostStream implements EngineStream<HostWork> {
     if (work == null) {
       return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";
     }
-    return work.describe() + " is waiting for " + work.communicator.describeMissing(work);
+    return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
   }
 
   /** Whether an unfinished copy or fill uses the buffer. */
   boolean uses(Object buffer) {
     for (long i = head(); i < tail(); i++) {
       StreamTask task = ring[(int) i & CAPACITY - 1];
-      if (GraphNode.isPart(task.sourceOwner, buffer) || GraphNode.isPart(task.targetOwner, buffer)) {
+      if (GraphNode.isPart(task.sourceOwner, buffer)
+          || GraphNode.isPart(task.targetOwner, buffer)) {
         return true;
       }
     }

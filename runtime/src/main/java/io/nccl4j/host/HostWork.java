@@ -4,8 +4,8 @@ import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Work;
 
 /**
- * A work of the host engine: the operation and how far it has got. All progress lies here, so that any thread may take the
- * next step.
+ * A work of the host engine: the operation and how far it has got. All progress lies here, so that
+ * any thread may take the next step.
  */
 final class HostWork extends Work {
   static final int QUEUED = 0;

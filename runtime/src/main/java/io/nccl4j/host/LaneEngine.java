@@ -8,12 +8,13 @@ import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Carries out one rank's sends and receives. Each ordered pair of ranks has a lane of eight slots, numbered by its own
- * sequence; operations of one lane are done in order, different lanes independently.
+ * Carries out one rank's sends and receives. Each ordered pair of ranks has a lane of eight slots,
+ * numbered by its own sequence; operations of one lane are done in order, different lanes
+ * independently.
  *
- * <p>Small messages travel in the slot (<b>eager</b>): the sender is done at once. Larger ones leave their address in the
- * slot and the receiver <b>pulls</b> and acknowledges. When the sender's buffer is private to its process, it is
- * <b>chunked</b> through two pieces of the sender's heap.
+ * <p>Small messages travel in the slot (<b>eager</b>): the sender is done at once. Larger ones
+ * leave their address in the slot and the receiver <b>pulls</b> and acknowledges. When the sender's
+ * buffer is private to its process, it is <b>chunked</b> through two pieces of the sender's heap.
  */
 final class LaneEngine {
   private static final long CHUNK = 256 << 10;
@@ -31,8 +32,8 @@ final class LaneEngine {
   private final int rank;
 
   /**
-   * Per peer: the last operation done. Released by whoever completes one and acquired by the next, which may lie on another
-   * stream with another owner.
+   * Per peer: the last operation done. Released by whoever completes one and acquired by the next,
+   * which may lie on another stream with another owner.
    */
   private final long[] sent;
 
@@ -197,9 +198,7 @@ final class LaneEngine {
     long length = Math.min(PULL_BYTES, bytes(w) - w.position);
     HostCommunicator local = communicator.local(peer);
     MemorySegment source =
-        local == null
-            ? communicator.heapOf(peer)
-            : local.lanes().sendRefs[refOf(rank, w.seq)];
+        local == null ? communicator.heapOf(peer) : local.lanes().sendRefs[refOf(rank, w.seq)];
     long from = control.getPlain(slot + OFFSET) + w.position;
     Copies.copy(source, from, buffer.segment(), buffer.offset() + w.position, length);
     w.position += length;
@@ -233,7 +232,7 @@ final class LaneEngine {
   void close() {
     for (HostHeap.Block block : bounce) {
       if (block != null) {
-        HostProcess.self().heap().free(block, communicator::peersAreQuiet);
+        HostProcess.self().heap().free(block, communicator.health()::peersAreQuiet);
       }
     }
   }

@@ -5,9 +5,10 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.schedule.OpKind;
 
 /**
- * What each rank of a communicator has called, the last {@value ControlBlock#LEDGER_ENTRIES} operations, readable by every
- * other rank even after the writer's death. Entries are written at submission by their owner and read only to explain, so a
- * reader checks the sequence number after reading.
+ * What each rank of a communicator has called, the last {@value ControlBlock#LEDGER_ENTRIES}
+ * operations, readable by every other rank even after the writer's death. Entries are written at
+ * submission by their owner and read only to explain, so a reader checks the sequence number after
+ * reading.
  */
 final class Ledger {
   private static final long SEQ = 0;
@@ -60,22 +61,34 @@ final class Ledger {
     control.setPlain(work.ledger + SLOW_SINCE, work.slowSince);
   }
 
-  /** The entry of a rank's collective; −1 if it is not (or no longer) there. */
+  /** Sequence number of an entry. */
+  long seq(long entry) {
+    return control.getAcquire(entry + SEQ);
+  }
+
+  /**
+   * The entry of a rank's collective, by the low 32 bits of its number; −1 if it is not (or no
+   * longer) there.
+   */
   long findCollective(int rank, long seq) {
     for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
       long entry = entry(rank, i);
-      if (control.getAcquire(entry + SEQ) == seq && !kind(entry).isPointToPoint()) {
+      if ((int) control.getAcquire(entry + SEQ) == (int) seq && !kind(entry).isPointToPoint()) {
         return entry;
       }
     }
     return -1;
   }
 
-  /** The entry of a rank's send to, or receive from, a peer; −1 if it is not (or no longer) there. */
+  /**
+   * The entry of a rank's send to, or receive from, a peer; −1 if it is not (or no longer) there.
+   */
   long findPointToPoint(int rank, OpKind kind, int peer, long seq) {
     for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
       long entry = entry(rank, i);
-      if (control.getAcquire(entry + SEQ) == seq && kind(entry) == kind && root(entry) == peer) {
+      if ((int) control.getAcquire(entry + SEQ) == (int) seq
+          && kind(entry) == kind
+          && root(entry) == peer) {
         return entry;
       }
     }
@@ -99,13 +112,20 @@ final class Ledger {
     return seq == 0 ? "no collective at all" : "collective #" + seq;
   }
 
-  boolean equal(long entry, long other) {
+  /**
+   * Whether two ranks' entries can be of the same collective; the counts of v-forms differ from
+   * rank to rank.
+   */
+  boolean agree(long entry, long other) {
     return control.getPlain(entry + CODE) == control.getPlain(other + CODE)
-        && control.getPlain(entry + COUNT) == control.getPlain(other + COUNT);
+        && (kind(entry).hasCountPerRank()
+            || control.getPlain(entry + COUNT) == control.getPlain(other + COUNT));
   }
 
   String describe(long entry) {
-    return entry < 0 ? "an operation no longer recorded" : describe(control.getPlain(entry + CODE), control.getPlain(entry + COUNT));
+    return entry < 0
+        ? "an operation no longer recorded"
+        : describe(control.getPlain(entry + CODE), control.getPlain(entry + COUNT));
   }
 
   private long entry(int rank, int index) {

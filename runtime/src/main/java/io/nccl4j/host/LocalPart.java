@@ -8,9 +8,9 @@ import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The part of one communicator that lies in this process: its control block as seen from here, and the local ranks, which
- * reach each other's segments directly. Thread-safe; it lasts from the first local rank's joining to the last one's
- * closing.
+ * The part of one communicator that lies in this process: its control block as seen from here, and
+ * the local ranks, which reach each other's segments directly. Thread-safe; it lasts from the first
+ * local rank's joining to the last one's closing.
  */
 final class LocalPart {
   private static final Map<UUID, LocalPart> PARTS = new HashMap<>();
@@ -31,7 +31,11 @@ final class LocalPart {
    * @param block the control block's memory if this process made it, otherwise null
    */
   LocalPart(
-      ControlBlock control, int[] processOf, ProcessGroup group, long handle, HostHeap.@Nullable Block block) {
+      ControlBlock control,
+      int[] processOf,
+      ProcessGroup group,
+      long handle,
+      HostHeap.@Nullable Block block) {
     this.control = control;
     this.ranks = new HostCommunicator[processOf.length];
     this.processOf = processOf;
@@ -40,7 +44,9 @@ final class LocalPart {
     this.block = block;
   }
 
-  /** The part of the communicator with this control block, made by the first local rank that comes. */
+  /**
+   * The part of the communicator with this control block, made by the first local rank that comes.
+   */
   static LocalPart join(ControlBlock control, Supplier<LocalPart> first) {
     synchronized (PARTS) {
       LocalPart part = PARTS.computeIfAbsent(id(control), ignored -> first.get());
@@ -120,7 +126,7 @@ final class LocalPart {
   /** Local ranks may be asked about their peers after the control block is gone. */
   private boolean localRanksKnow() {
     for (HostCommunicator rank : ranks) {
-      if (rank != null && !rank.peersAreQuiet()) {
+      if (rank != null && !rank.health().peersAreQuiet()) {
         return false;
       }
     }

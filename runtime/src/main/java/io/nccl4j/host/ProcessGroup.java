@@ -8,10 +8,12 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The processes that a communicator and all communicators split from it live in, and who of them is dead. Deaths are
- * noted in the first communicator's control block, which lives until every process has left.
+ * The processes that a communicator and all communicators split from it live in, and who of them is
+ * dead. Deaths are noted in the first communicator's control block, which lives until every process
+ * has left.
  *
- * <p>Thread-safe. Each local rank of each of these communicators holds it; the last one that lets go leaves.
+ * <p>Thread-safe. Each local rank of each of these communicators holds it; the last one that lets
+ * go leaves.
  */
 final class ProcessGroup {
   private final ControlBlock control;
@@ -35,7 +37,12 @@ final class ProcessGroup {
    * @param self index of this process
    */
   ProcessGroup(
-      ControlBlock control, UUID[] processes, long[] pids, MemorySegment[] heaps, int self, String name) {
+      ControlBlock control,
+      UUID[] processes,
+      long[] pids,
+      MemorySegment[] heaps,
+      int self,
+      String name) {
     this.control = control;
     this.heaps = heaps;
     this.processes = processes;
@@ -77,7 +84,10 @@ final class ProcessGroup {
     return dead[process];
   }
 
-  /** After leaving, this process watches nobody; a process of another PID namespace has no number here. */
+  /**
+   * After leaving, this process watches nobody; a process of another PID namespace has no number
+   * here.
+   */
   private boolean hasVanished(int process) {
     return pids[process] != 0 && ProcessHandle.of(pids[process]).isEmpty();
   }
@@ -109,7 +119,10 @@ final class ProcessGroup {
     failed.add(communicator);
   }
 
-  /** Lets go; the last one leaves the group and, when nobody looks any more, unmaps the peers' heaps. */
+  /**
+   * Lets go; the last one leaves the group and, when nobody looks any more, unmaps the peers'
+   * heaps.
+   */
   synchronized void release() {
     if (--holders > 0) {
       return;
@@ -124,7 +137,10 @@ final class ProcessGroup {
       HostProcess.self()
           .heap()
           .whenSafe(
-              () -> ended.isDone() && failed.stream().allMatch(HostCommunicator::peersAreQuiet),
+              () ->
+                  ended.isDone()
+                      && failed.stream()
+                          .allMatch(communicator -> communicator.health().peersAreQuiet()),
               this::unmap);
     }
   }

@@ -5,17 +5,22 @@ import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Who moves what. Any thread that waits drives the stream it waits for; when that is blocked it helps the other streams it
- * submitted to itself, at once, and those of others when it has waited for a while. One daemon thread, the ticker, steps
- * streams that nobody drives, so that submitted work moves even if nobody waits for it.
+ * Who moves what. Any thread that waits drives the stream it waits for; when that is blocked it
+ * helps the other streams it submitted to itself, at once, and those of others when it has waited
+ * for a while. One daemon thread, the ticker, steps streams that nobody drives, so that submitted
+ * work moves even if nobody waits for it.
  *
- * <p>Waiting goes from polling over {@link Thread#yield} to short sleeps. The clock is read only when polling was in vain.
+ * <p>Waiting goes from polling over {@link Thread#yield} to short sleeps. The clock is read only
+ * when polling was in vain.
  */
 final class Progress {
   /** Polls before a wait turns slow: about 60 µs. */
   private static final int SPINS = 2000;
 
-  /** The same when there are more ranks than processors: the peer can only run when this thread stops. */
+  /**
+   * The same when there are more ranks than processors: the peer can only run when this thread
+   * stops.
+   */
   private static final int SPINS_CROWDED = 20;
 
   private static final int FAULT_INTERVAL = 64;
@@ -178,7 +183,10 @@ final class Progress {
     return result;
   }
 
-  /** The slow part of a wait: knows the time, keeps the deadlines, sleeps. Made only when polling was in vain. */
+  /**
+   * The slow part of a wait: knows the time, keeps the deadlines, sleeps. Made only when polling
+   * was in vain.
+   */
   private static final class Waiter {
     private final long timeoutNanos;
     private final long start = System.nanoTime();

@@ -7,8 +7,8 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 
 /**
- * The word in which a rank tells all others how it is: {@code [seq:32 | other rank:16 | flags:8 | code:8]}, written by the
- * rank itself.
+ * The word in which a rank tells all others how it is: {@code [seq:32 | other rank:16 | flags:8 |
+ * code:8]}, written by the rank itself.
  */
 final class RankState {
   static final int ALIVE = 1;
@@ -17,6 +17,9 @@ final class RankState {
   static final int ABORTED = 4;
   static final int PEER_LOST = 5;
   static final int ERROR = 6;
+  static final int LANE_MISMATCH = 7;
+  static final int LEFT_EARLY = 8;
+  static final int DROPPED = 9;
 
   /** It closed its communicator: it touches nothing any more. */
   static final long LEFT = 0x100;

@@ -8,16 +8,14 @@ import java.lang.foreign.MemorySegment;
 /**
  * What one rank moves or reduces in a direct or staged collective, block by block.
  *
- * <p>Direct and staged differ only in where the blocks lie: in the users' buffers at the users' places, or in the staging
- * areas, where block <i>b</i> of the current piece starts at {@code b · pieceLength} elements.
+ * <p>Direct and staged differ only in where the blocks lie: in the users' buffers at the users'
+ * places, or in the staging areas, where block <i>b</i> of the current piece starts at {@code b ·
+ * pieceLength} elements.
  */
 final class ShareMover {
   private static final long FOLD_BYTES = 1 << 20;
   private static final long COPY_BYTES = 32 << 20;
   private static final long SHARE_ALIGNMENT = 128;
-
-  /** From here on operations have counts per rank. */
-  private static final int FIRST_V = OpKind.ALL_GATHER_V.ordinal();
 
   private final CollectiveEngine engine;
   private final ControlBlock control;
@@ -50,8 +48,10 @@ final class ShareMover {
   /** Elements of this rank's largest block, in or out. */
   long longestBlock(HostWork w) {
     long longest = w.count;
-    if (w.kind.ordinal() >= FIRST_V) {
-      longest = Math.max(longest(w.sendCounts, hasSendCounts(w)), longest(w.recvCounts, hasRecvCounts(w)));
+    if (w.kind.hasCountPerRank()) {
+      longest =
+          Math.max(
+              longest(w.sendCounts, hasSendCounts(w)), longest(w.recvCounts, hasRecvCounts(w)));
       longest = Math.max(longest, ownCount(w));
     }
     return longest;
@@ -150,8 +150,10 @@ final class ShareMover {
 
   void copyIn(HostWork w) {
     switch (w.kind) {
-      case REDUCE_SCATTER, ALL_TO_ALL -> stageBlocks(w, true, w.sendBuffer(), w.sendCounts, w.sendDisplacements);
-      case REDUCE_SCATTER_V -> stageBlocks(w, true, w.sendBuffer(), w.recvCounts, w.recvDisplacements);
+      case REDUCE_SCATTER, ALL_TO_ALL ->
+          stageBlocks(w, true, w.sendBuffer(), w.sendCounts, w.sendDisplacements);
+      case REDUCE_SCATTER_V ->
+          stageBlocks(w, true, w.sendBuffer(), w.recvCounts, w.recvDisplacements);
       case ALL_TO_ALL_V -> stageBlocks(w, true, w.sendBuffer(), w.sendCounts, w.sendDisplacements);
       case SCATTER, SCATTER_V -> {
         if (w.root == rank) {
@@ -185,8 +187,9 @@ final class ShareMover {
     }
   }
 
-  private void stageBlocks(HostWork w, boolean inwards, HostBuffer buffer, long[] counts, long[] displacements) {
-    boolean vector = w.kind.ordinal() >= FIRST_V;
+  private void stageBlocks(
+      HostWork w, boolean inwards, HostBuffer buffer, long[] counts, long[] displacements) {
+    boolean vector = w.kind.hasCountPerRank();
     long start = 0;
     for (int b = 0; b < nranks; b++) {
       long count = vector ? counts[b] : w.count;
@@ -198,8 +201,11 @@ final class ShareMover {
     }
   }
 
-  /** Moves the current piece of one block between the user's buffer and this rank's staging area. */
-  private void stage(HostWork w, boolean inwards, HostBuffer buffer, long start, long count, int block) {
+  /**
+   * Moves the current piece of one block between the user's buffer and this rank's staging area.
+   */
+  private void stage(
+      HostWork w, boolean inwards, HostBuffer buffer, long start, long count, int block) {
     int size = w.type.byteSize();
     long length = Math.min(w.pieceLength, count - w.piece) * size;
     if (length <= 0) {
@@ -218,7 +224,12 @@ final class ShareMover {
 
   /** Moves the next part of this rank's share; true when all of the current piece is moved. */
   boolean move(HostWork w) {
-    return w.kind.isReducing() ? fold(w) : copy(w);
+    return w.kind.isReducing() && !isAlone(w) ? fold(w) : copy(w);
+  }
+
+  /** Whether there is nothing to reduce: what one rank has is the result. */
+  private boolean isAlone(HostWork w) {
+    return nranks == 1 && w.op.kind() != ReduceOp.Kind.PRE_MUL_SUM;
   }
 
   private boolean fold(HostWork w) {
@@ -294,7 +305,9 @@ final class ShareMover {
     return before * size;
   }
 
-  /** First element of a rank's share; shares start at cache-line boundaries of the element index. */
+  /**
+   * First element of a rank's share; shares start at cache-line boundaries of the element index.
+   */
   private long shareStart(long all, int k, int size) {
     long unit = SHARE_ALIGNMENT / size;
     long share = (all + nranks - 1) / nranks;
@@ -341,7 +354,14 @@ final class ShareMover {
       case ALL_GATHER_V -> pull(w, item, 0, w.recvDisplacements[item] * size, w.recvCounts[item]);
       case ALL_TO_ALL -> pull(w, item, rank * w.count * size, item * w.count * size, w.count);
       case ALL_TO_ALL_V ->
-          pull(w, item, control.getPlain(control.block(item, rank)), w.recvDisplacements[item] * size, w.recvCounts[item]);
+          pull(
+              w,
+              item,
+              control.getPlain(control.block(item, rank)),
+              w.recvDisplacements[item] * size,
+              w.recvCounts[item]);
+      case ALL_REDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_V ->
+          set(rank, 0, rank, 0, length(w, w.count));
       case GATHER -> push(w, rank * w.count * size);
       case GATHER_V -> push(w, control.getPlain(control.block(w.root, rank)));
       case SCATTER -> pullOne(w, rank * w.count * size);

@@ -8,13 +8,15 @@ import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Makes communicators out of a part of another's ranks. No new connection is needed: the first rank of each new
- * communicator puts its control block into its heap, which the others have mapped already.
+ * Makes communicators out of a part of another's ranks. No new connection is needed: the first rank
+ * of each new communicator puts its control block into its heap, which the others have mapped
+ * already.
  */
 final class Split {
   private Split() {}
 
-  static @Nullable HostCommunicator run(HostCommunicator parent, int color, int key, CommunicatorConfig config) {
+  static @Nullable HostCommunicator run(
+      HostCommunicator parent, int color, int key, CommunicatorConfig config) {
     long[] answers = parent.exchange(color, key);
     int[] members =
         IntStream.range(0, parent.nranks())
@@ -35,7 +37,11 @@ final class Split {
     HostHeap.Block block = leaderIsHere ? HostProcess.self().published(found) : null;
     ControlBlock control = locate(parent, leaderProcess, block, found, members.length);
     int[] processOf = IntStream.of(members).map(parent.part()::processOf).toArray();
-    int rank = IntStream.range(0, members.length).filter(i -> members[i] == parent.rank()).findFirst().orElseThrow();
+    int rank =
+        IntStream.range(0, members.length)
+            .filter(i -> members[i] == parent.rank())
+            .findFirst()
+            .orElseThrow();
     LocalPart part =
         LocalPart.join(
             control, () -> new LocalPart(control, processOf, parent.part().group(), found, block));
@@ -44,11 +50,17 @@ final class Split {
   }
 
   private static ControlBlock locate(
-      HostCommunicator parent, int process, HostHeap.@Nullable Block block, long handle, int nranks) {
+      HostCommunicator parent,
+      int process,
+      HostHeap.@Nullable Block block,
+      long handle,
+      int nranks) {
     MemorySegment memory = block == null ? parent.part().group().heap(process) : block.segment();
-    ControlBlock control = new ControlBlock(memory, block == null ? handle : block.offset(), nranks);
+    ControlBlock control =
+        new ControlBlock(memory, block == null ? handle : block.offset(), nranks);
     if (!control.isFormatted()) {
-      throw new InternalErrorException("the control block of a split communicator is damaged", "please report this");
+      throw new InternalErrorException(
+          "the control block of a split communicator is damaged", "please report this");
     }
     return control;
   }

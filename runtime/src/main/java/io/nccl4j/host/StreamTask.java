@@ -3,7 +3,10 @@ package io.nccl4j.host;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
-/** One entry of a stream's ring: a plan of works, a graph, or a copy, fill or event. Entries are used again and again. */
+/**
+ * One entry of a stream's ring: a plan of works, a graph, or a copy, fill or event. Entries are
+ * used again and again.
+ */
 final class StreamTask {
   static final int WORKS = 0;
   static final int COPY = 1;

@@ -4,8 +4,8 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Divides a range of addresses: best fit, neighbours that become free are joined. Offsets and sizes are in bytes. Not
- * thread-safe.
+ * Divides a range of addresses: best fit, neighbours that become free are joined. Offsets and sizes
+ * are in bytes. Not thread-safe.
  */
 public final class RangeAllocator {
   private final TreeMap<Long, Long> freeByOffset = new TreeMap<>();
@@ -30,7 +30,8 @@ public final class RangeAllocator {
    * @return the offset, or −1 if there is no such room
    */
   public long allocate(long size, long alignment) {
-    for (Map.Entry<Long, TreeMap<Long, Long>> candidates : freeBySize.tailMap(size, true).entrySet()) {
+    for (Map.Entry<Long, TreeMap<Long, Long>> candidates :
+        freeBySize.tailMap(size, true).entrySet()) {
       for (long offset : candidates.getValue().keySet()) {
         long aligned = offset + alignment - 1 & -alignment;
         long length = candidates.getKey();

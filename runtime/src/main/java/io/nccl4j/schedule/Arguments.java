@@ -8,7 +8,10 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.ReduceOp;
 import org.jspecify.annotations.Nullable;
 
-/** Checks of what a caller passes, before anything is started. All sizes are in bytes unless they are called counts. */
+/**
+ * Checks of what a caller passes, before anything is started. All sizes are in bytes unless they
+ * are called counts.
+ */
 final class Arguments {
   private Arguments() {}
 
@@ -21,11 +24,19 @@ final class Arguments {
   /** The bytes of {@code blocks} blocks of {@code count} elements. */
   static long bytes(long count, long blocks, DataType type, String name, OpKind kind) {
     if (count < 0) {
-      throw new InvalidArgumentException(kind.label() + ": " + name + " is " + count, "pass 0 or more elements");
+      throw new InvalidArgumentException(
+          kind.label() + ": " + name + " is " + count, "pass 0 or more elements");
     }
     if (count > Long.MAX_VALUE / blocks / type.byteSize()) {
       throw new InvalidArgumentException(
-          kind.label() + ": " + name + " " + count + " of " + type.label() + " exceeds 2^63-1 bytes",
+          kind.label()
+              + ": "
+              + name
+              + " "
+              + count
+              + " of "
+              + type.label()
+              + " exceeds 2^63-1 bytes",
           "counts are in elements, not bytes");
     }
     return count * blocks * type.byteSize();
@@ -39,56 +50,99 @@ final class Arguments {
   }
 
   static void buffer(
-      @Nullable DeviceBuffer buffer, long bytes, DataType type, Device device, String name, OpKind kind) {
+      @Nullable DeviceBuffer buffer,
+      long bytes,
+      DataType type,
+      Device device,
+      String name,
+      OpKind kind) {
     if (buffer == null) {
       throw new InvalidArgumentException(
-          kind.label() + ": the " + name + " buffer is null", "it may be null only on ranks that do not use it");
+          kind.label() + ": the " + name + " buffer is null",
+          "it may be null only on ranks that do not use it");
     }
     if (buffer.isClosed()) {
       throw new InvalidUsageException(
-          kind.label() + ": the " + name + " buffer is closed", "keep buffers open until the operation is complete");
+          kind.label() + ": the " + name + " buffer is closed",
+          "keep buffers open until the operation is complete");
     }
     if (buffer.device() != device) {
       throw new InvalidArgumentException(
-          kind.label() + ": the " + name + " buffer is on " + describe(buffer.device())
-              + ", the communicator on " + describe(device),
+          kind.label()
+              + ": the "
+              + name
+              + " buffer is on "
+              + describe(buffer.device())
+              + ", the communicator on "
+              + describe(device),
           "allocate it on communicator.device()");
     }
     if (buffer.byteSize() < bytes) {
       throw new InvalidArgumentException(
-          kind.label() + ": the " + name + " buffer has " + buffer.byteSize() + " bytes, the operation needs " + bytes,
+          kind.label()
+              + ": the "
+              + name
+              + " buffer has "
+              + buffer.byteSize()
+              + " bytes, the operation needs "
+              + bytes,
           "counts are in elements of " + type.label() + " (" + type.byteSize() + " bytes)");
     }
     if ((buffer.address() & type.byteSize() - 1) != 0) {
       throw new InvalidArgumentException(
-          kind.label() + ": the " + name + " buffer starts at address 0x" + Long.toHexString(buffer.address())
-              + ", which is not a multiple of " + type.byteSize() + " bytes",
+          kind.label()
+              + ": the "
+              + name
+              + " buffer starts at address 0x"
+              + Long.toHexString(buffer.address())
+              + ", which is not a multiple of "
+              + type.byteSize()
+              + " bytes",
           "slice buffers at multiples of the element size");
     }
   }
 
   /**
-   * Refuses overlapping ranges, unless {@code recv} lies {@code inPlaceOffset} bytes behind {@code send}.
+   * Refuses overlapping ranges, unless {@code recv} lies {@code inPlaceOffset} bytes behind {@code
+   * send}.
    *
-   * @param inPlaceOffset the distance that means in-place; {@link Long#MIN_VALUE} if there is no in-place form
+   * @param inPlaceOffset the distance that means in-place; {@link Long#MIN_VALUE} if there is no
+   *     in-place form
    */
   static void overlap(
-      DeviceBuffer send, long sendBytes, DeviceBuffer recv, long recvBytes, long inPlaceOffset, OpKind kind) {
+      DeviceBuffer send,
+      long sendBytes,
+      DeviceBuffer recv,
+      long recvBytes,
+      long inPlaceOffset,
+      OpKind kind) {
     long s = send.address();
     long r = recv.address();
-    if (s < r + recvBytes && r < s + sendBytes && r - s != inPlaceOffset) {
+    boolean empty = sendBytes == 0 || recvBytes == 0;
+    if (!empty && s < r + recvBytes && r < s + sendBytes && r - s != inPlaceOffset) {
       throw new InvalidArgumentException(
-          kind.label() + ": the send buffer (" + sendBytes + " bytes at 0x" + Long.toHexString(s)
-              + ") overlaps the receive buffer (" + recvBytes + " bytes at 0x" + Long.toHexString(r) + ")",
+          kind.label()
+              + ": the send buffer ("
+              + sendBytes
+              + " bytes at 0x"
+              + Long.toHexString(s)
+              + ") overlaps the receive buffer ("
+              + recvBytes
+              + " bytes at 0x"
+              + Long.toHexString(r)
+              + ")",
           inPlaceOffset == Long.MIN_VALUE
               ? "this operation has no in-place form: use separate buffers"
-              : "in-place means that receive - send = " + inPlaceOffset + " bytes; otherwise use separate buffers");
+              : "in-place means that receive - send = "
+                  + inPlaceOffset
+                  + " bytes; otherwise use separate buffers");
     }
   }
 
   static void counts(long @Nullable [] array, int nranks, String name, OpKind kind) {
     if (array == null) {
-      throw new InvalidArgumentException(kind.label() + ": " + name + " is null", "pass one entry per rank");
+      throw new InvalidArgumentException(
+          kind.label() + ": " + name + " is null", "pass one entry per rank");
     }
     if (array.length != nranks) {
       throw new InvalidArgumentException(
@@ -104,7 +158,8 @@ final class Arguments {
   }
 
   /** The bytes up to the end of the last block, after checking each for overflow. */
-  static long extent(long[] counts, long @Nullable [] displacements, DataType type, String name, OpKind kind) {
+  static long extent(
+      long[] counts, long @Nullable [] displacements, DataType type, String name, OpKind kind) {
     long end = 0;
     long sum = 0;
     for (int i = 0; i < counts.length; i++) {
@@ -113,7 +168,8 @@ final class Arguments {
         long last = start + counts[i];
         if (last < 0) {
           throw new InvalidArgumentException(
-              kind.label() + ": " + name + " block " + i + " ends beyond 2^63-1 elements", "check the displacements");
+              kind.label() + ": " + name + " block " + i + " ends beyond 2^63-1 elements",
+              "check the displacements");
         }
         end = Math.max(end, last);
         sum = last;

@@ -10,9 +10,9 @@ import org.jspecify.annotations.Nullable;
 /**
  * An open group: works that have taken their room in the FIFO but are in no stream yet.
  *
- * <p>One object per thread and nesting depth, used again, so that an exchange in a loop allocates nothing. Launching a
- * nested group leaves its works to the outer one; discarding it gives back the works since it was opened, newest first,
- * as the FIFO wants.
+ * <p>One object per thread and nesting depth, used again, so that an exchange in a loop allocates
+ * nothing. Launching a nested group leaves its works to the outer one; discarding it gives back the
+ * works since it was opened, newest first, as the FIFO wants.
  */
 public final class GroupScope implements Group {
   private static final ThreadLocal<PerThread> THREADS = ThreadLocal.withInitial(PerThread::new);
@@ -160,7 +160,8 @@ public final class GroupScope implements Group {
       throw notThisThread();
     }
     if (!open) {
-      throw new InvalidUsageException("this group was launched or closed before", "start a new group");
+      throw new InvalidUsageException(
+          "this group was launched or closed before", "start a new group");
     }
     if (threadState.depth != level + 1) {
       throw new InvalidUsageException(
@@ -170,6 +171,7 @@ public final class GroupScope implements Group {
 
   private static InvalidUsageException notThisThread() {
     return new InvalidUsageException(
-        "a group belongs to the thread that started it", "start, launch and close it on one thread");
+        "a group belongs to the thread that started it",
+        "start, launch and close it on one thread");
   }
 }

@@ -62,6 +62,14 @@ public enum OpKind {
     return rooted;
   }
 
+  /** Whether each rank has a count of its own. */
+  public boolean hasCountPerRank() {
+    return switch (this) {
+      case ALL_GATHER_V, REDUCE_SCATTER_V, ALL_TO_ALL_V, GATHER_V, SCATTER_V -> true;
+      default -> false;
+    };
+  }
+
   /** Whether it is a send or a receive rather than a collective. */
   public boolean isPointToPoint() {
     return this == SEND || this == RECV;

@@ -15,8 +15,8 @@ import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The way of every operation up to its launch: check, take a work from the FIFO, fill it in, and hand it to the open group
- * or straight to its stream.
+ * The way of every operation up to its launch: check, take a work from the FIFO, fill it in, and
+ * hand it to the open group or straight to its stream.
  *
  * @param <W> the backend's work
  */
@@ -25,7 +25,8 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
 
   static {
     try {
-      ENTERED = MethodHandles.lookup().findVarHandle(ScheduledCommunicator.class, "entered", int.class);
+      ENTERED =
+          MethodHandles.lookup().findVarHandle(ScheduledCommunicator.class, "entered", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -105,7 +106,12 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
 
   @Override
   public final void broadcast(
-      @Nullable DeviceBuffer send, DeviceBuffer recv, long count, DataType type, int root, Stream stream) {
+      @Nullable DeviceBuffer send,
+      DeviceBuffer recv,
+      long count,
+      DataType type,
+      int root,
+      Stream stream) {
     OpKind kind = OpKind.BROADCAST;
     EngineStream<W> s = enter(kind, type, stream);
     try {
@@ -169,7 +175,12 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
 
   @Override
   public final void reduceScatter(
-      DeviceBuffer send, DeviceBuffer recv, long recvCount, DataType type, ReduceOp op, Stream stream) {
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      long recvCount,
+      DataType type,
+      ReduceOp op,
+      Stream stream) {
     OpKind kind = OpKind.REDUCE_SCATTER;
     EngineStream<W> s = enter(kind, type, stream);
     try {
@@ -186,7 +197,8 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
   }
 
   @Override
-  public final void allToAll(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, Stream stream) {
+  public final void allToAll(
+      DeviceBuffer send, DeviceBuffer recv, long count, DataType type, Stream stream) {
     OpKind kind = OpKind.ALL_TO_ALL;
     EngineStream<W> s = enter(kind, type, stream);
     try {
@@ -202,7 +214,12 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
 
   @Override
   public final void gather(
-      DeviceBuffer send, @Nullable DeviceBuffer recv, long sendCount, DataType type, int root, Stream stream) {
+      DeviceBuffer send,
+      @Nullable DeviceBuffer recv,
+      long sendCount,
+      DataType type,
+      int root,
+      Stream stream) {
     OpKind kind = OpKind.GATHER;
     EngineStream<W> s = enter(kind, type, stream);
     try {
@@ -223,7 +240,12 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
 
   @Override
   public final void scatter(
-      @Nullable DeviceBuffer send, DeviceBuffer recv, long recvCount, DataType type, int root, Stream stream) {
+      @Nullable DeviceBuffer send,
+      DeviceBuffer recv,
+      long recvCount,
+      DataType type,
+      int root,
+      Stream stream) {
     OpKind kind = OpKind.SCATTER;
     EngineStream<W> s = enter(kind, type, stream);
     try {
@@ -253,14 +275,27 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     OpKind kind = OpKind.ALL_GATHER_V;
     EngineStream<W> s = enter(kind, type, stream);
     try {
-      long extent = blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
+      long extent =
+          blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
       Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
       long block = recvCounts[rank] * type.byteSize();
       Arguments.buffer(send, block, type, device, "send", kind);
       Arguments.buffer(recv, extent, type, device, "receive", kind);
-      Arguments.overlap(send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
+      Arguments.overlap(
+          send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
       submit(
-          s, kind, type, ReduceOp.SUM, recvCounts[rank], 0, send, recv, null, null, recvCounts, recvDisplacements);
+          s,
+          kind,
+          type,
+          ReduceOp.SUM,
+          recvCounts[rank],
+          0,
+          send,
+          recv,
+          null,
+          null,
+          recvCounts,
+          recvDisplacements);
     } finally {
       leave();
     }
@@ -268,7 +303,12 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
 
   @Override
   public final void reduceScatterV(
-      DeviceBuffer send, DeviceBuffer recv, long[] recvCounts, DataType type, ReduceOp op, Stream stream) {
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      long[] recvCounts,
+      DataType type,
+      ReduceOp op,
+      Stream stream) {
     OpKind kind = OpKind.REDUCE_SCATTER_V;
     EngineStream<W> s = enter(kind, type, stream);
     try {
@@ -302,12 +342,17 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     OpKind kind = OpKind.ALL_TO_ALL_V;
     EngineStream<W> s = enter(kind, type, stream);
     try {
-      long sendExtent = blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
-      long recvExtent = blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
+      long sendExtent =
+          blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
+      long recvExtent =
+          blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
       Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
       if (sendCounts[rank] != recvCounts[rank]) {
         throw new InvalidArgumentException(
-            kind.label() + ": this rank sends " + sendCounts[rank] + " elements to itself and expects "
+            kind.label()
+                + ": this rank sends "
+                + sendCounts[rank]
+                + " elements to itself and expects "
                 + recvCounts[rank],
             "make sendCounts[rank] equal recvCounts[rank]");
       }
@@ -319,7 +364,7 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
           kind,
           type,
           ReduceOp.SUM,
-          Signature.ofCounts(sendCounts, nranks),
+          java.util.Arrays.stream(sendCounts).sum(),
           0,
           send,
           recv,
@@ -352,12 +397,26 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
         submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, null, null, null, null, null);
         return;
       }
-      long extent = blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
+      long extent =
+          blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
       Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
       requireOwnBlock(kind, sendCount, "sendCount", recvCounts[rank], "recvCounts[rank]");
       Arguments.buffer(recv, extent, type, device, "receive", kind);
-      Arguments.overlap(send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
-      submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, recv, null, null, recvCounts, recvDisplacements);
+      Arguments.overlap(
+          send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
+      submit(
+          s,
+          kind,
+          type,
+          ReduceOp.SUM,
+          sendCount,
+          root,
+          send,
+          recv,
+          null,
+          null,
+          recvCounts,
+          recvDisplacements);
     } finally {
       leave();
     }
@@ -383,11 +442,24 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
         submit(s, kind, type, ReduceOp.SUM, recvCount, root, null, recv, null, null, null, null);
         return;
       }
-      long extent = blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
+      long extent =
+          blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
       requireOwnBlock(kind, recvCount, "recvCount", sendCounts[rank], "sendCounts[rank]");
       Arguments.buffer(send, extent, type, device, "send", kind);
       Arguments.overlap(send, extent, recv, block, sendDisplacements[rank] * type.byteSize(), kind);
-      submit(s, kind, type, ReduceOp.SUM, recvCount, root, send, recv, sendCounts, sendDisplacements, null, null);
+      submit(
+          s,
+          kind,
+          type,
+          ReduceOp.SUM,
+          recvCount,
+          root,
+          send,
+          recv,
+          sendCounts,
+          sendDisplacements,
+          null,
+          null);
     } finally {
       leave();
     }
@@ -414,7 +486,8 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     }
   }
 
-  private void pointToPoint(OpKind kind, DeviceBuffer buffer, long count, DataType type, int peer, Stream stream) {
+  private void pointToPoint(
+      OpKind kind, DeviceBuffer buffer, long count, DataType type, int peer, Stream stream) {
     EngineStream<W> s = enter(kind, type, stream);
     try {
       Arguments.rank(peer, nranks, "peer", kind);
@@ -422,7 +495,17 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
       boolean sends = kind == OpKind.SEND;
       Arguments.buffer(buffer, bytes, type, device, sends ? "send" : "receive", kind);
       submit(
-          s, kind, type, ReduceOp.SUM, count, peer, sends ? buffer : null, sends ? null : buffer, null, null, null,
+          s,
+          kind,
+          type,
+          ReduceOp.SUM,
+          count,
+          peer,
+          sends ? buffer : null,
+          sends ? null : buffer,
+          null,
+          null,
+          null,
           null);
     } finally {
       leave();
@@ -441,7 +524,8 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     return Arguments.extent(counts, displacements, type, countsName, kind);
   }
 
-  private static void requireOwnBlock(OpKind kind, long own, String ownName, long entry, String entryName) {
+  private static void requireOwnBlock(
+      OpKind kind, long own, String ownName, long entry, String entryName) {
     if (own != entry) {
       throw new InvalidArgumentException(
           kind.label() + ": " + ownName + " is " + own + " but " + entryName + " is " + entry,
@@ -458,8 +542,14 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
       EngineStream<W> engineStream = engineStream(stream);
       if (engineStream == null || stream.device() != device) {
         throw new InvalidArgumentException(
-            kind.label() + ": the stream is on " + stream.device().backend().label() + " device "
-                + stream.device().ordinal() + ", the communicator on " + device.backend().label() + " device "
+            kind.label()
+                + ": the stream is on "
+                + stream.device().backend().label()
+                + " device "
+                + stream.device().ordinal()
+                + ", the communicator on "
+                + device.backend().label()
+                + " device "
                 + device.ordinal(),
             "create it with communicator.device().newStream()");
       }
@@ -471,7 +561,8 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
   }
 
   /**
-   * Keeps other threads out while a graph with this communicator's operations is launched; {@link #leave} ends it.
+   * Keeps other threads out while a graph with this communicator's operations is launched; {@link
+   * #leave} ends it.
    *
    * @throws InvalidUsageException if another thread is inside
    * @throws NcclException if operations are not accepted

@@ -1,10 +1,11 @@
 package io.nccl4j.schedule;
 
 /**
- * What ranks compare to find out that they called different operations: 32 bits that all ranks must agree on.
+ * What ranks compare to find out that they called different operations: 32 bits that all ranks must
+ * agree on.
  *
- * <p>The signature of a collective is chained to that of the one before, so that a contradiction that a one-way operation
- * did not notice shows in the next exchange.
+ * <p>The signature of a collective is chained to that of the one before, so that a contradiction
+ * that a one-way operation did not notice shows in the next exchange.
  */
 public final class Signature {
   private static final long M1 = 0xff51afd7ed558ccdL;

@@ -9,12 +9,15 @@ import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One operation in a communicator's FIFO: what was asked for, and the place it takes until it is complete. A backend adds
- * its own state. Works are allocated with the FIFO and used again and again.
+ * One operation in a communicator's FIFO: what was asked for, and the place it takes until it is
+ * complete. A backend adds its own state. Works are allocated with the FIFO and used again and
+ * again.
  *
- * <p>The fields are written by the submitting thread before the work is published, and read by whoever drives it.
+ * <p>The fields are written by the submitting thread before the work is published, and read by
+ * whoever drives it.
  */
-@SuppressWarnings("checkstyle:VisibilityModifier") // a record of the hot path: plain fields, no copies
+@SuppressWarnings(
+    "checkstyle:VisibilityModifier") // a record of the hot path: plain fields, no copies
 public abstract class Work {
   /** Bytes of FIFO that one work takes. */
   public static final int BYTES = 128;
@@ -64,7 +67,9 @@ public abstract class Work {
   /** See {@link #sendCounts}. */
   public long @Nullable [] recvDisplacements;
 
-  /** Sequence number: of the communicator for collectives, of the lane for send and recv. From 1. */
+  /**
+   * Sequence number: of the communicator for collectives, of the lane for send and recv. From 1.
+   */
   public long seq;
 
   /** What the ranks compare. */
@@ -84,7 +89,8 @@ public abstract class Work {
   /**
    * A work of a FIFO or of a graph.
    *
-   * @param captured whether a graph owns it: it takes no room in a FIFO and keeps its arguments when it is complete
+   * @param captured whether a graph owns it: it takes no room in a FIFO and keeps its arguments
+   *     when it is complete
    */
   protected Work(boolean captured) {
     this.captured = captured;
@@ -109,7 +115,10 @@ public abstract class Work {
     SLOT.setOpaque(this, TAKEN);
   }
 
-  /** Gives the slot back, once: the work is complete, failed or discarded. A graph's work stays as it is. */
+  /**
+   * Gives the slot back, once: the work is complete, failed or discarded. A graph's work stays as
+   * it is.
+   */
   public final void free() {
     if (captured) {
       return;

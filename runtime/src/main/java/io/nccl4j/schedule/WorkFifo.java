@@ -5,9 +5,10 @@ import java.util.function.Supplier;
 /**
  * The bounded queue of a communicator's unfinished works, in order of submission.
  *
- * <p>It is a ring of works. A slot is taken by the submitting thread and given back by whoever completes the work, each
- * exactly once; the next slot in the ring is the only one that can be taken, so that room is one test. Taking more than
- * half for one plan is refused, so that a plan can always be put together while another one runs.
+ * <p>It is a ring of works. A slot is taken by the submitting thread and given back by whoever
+ * completes the work, each exactly once; the next slot in the ring is the only one that can be
+ * taken, so that room is one test. Taking more than half for one plan is refused, so that a plan
+ * can always be put together while another one runs.
  *
  * @param <W> the backend's work
  */

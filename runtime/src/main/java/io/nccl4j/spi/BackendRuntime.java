@@ -25,5 +25,6 @@ public interface BackendRuntime {
   List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
 
   /** Joins as one rank and waits for the others. */
-  Communicator initRank(Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+  Communicator initRank(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
 }

@@ -3,8 +3,8 @@ package io.nccl4j.spi;
 import io.nccl4j.Stream;
 
 /**
- * A stream as the scheduler sees it: works are appended one by one and become visible together. Called by the submitting
- * thread only.
+ * A stream as the scheduler sees it: works are appended one by one and become visible together.
+ * Called by the submitting thread only.
  *
  * @param <W> the backend's work
  */

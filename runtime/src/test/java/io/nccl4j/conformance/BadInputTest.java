@@ -554,6 +554,7 @@ class BadInputTest {
         SystemErrorException.class,
         () -> device.allocate(1L << 60),
         "byte|memory|B\\b");
+    table.add("allocate elements of null", argument, () -> device.allocate(null, 4), "type");
     table.add("allocatePinned -1", argument, () -> device.allocatePinned(-1), "-1");
 
     table.add("wrap null", argument, () -> device.wrap((MemorySegment) null), "segment");
@@ -760,6 +761,20 @@ class BadInputTest {
           () -> UniqueId.parse(bad),
           "unique id");
     }
+    Path noFile = null;
+    table.add("null scalar", argument, () -> ReduceOp.preMulSum(none), "scalar");
+    table.add("null id text", argument, () -> UniqueId.parse(null), "\\bid\\b|text");
+    table.add("null id bytes", argument, () -> UniqueId.ofBytes(null), "bytes");
+    table.add("id to no file", argument, () -> id.writeTo(noFile), "file");
+    table.add("id from no file", argument, () -> UniqueId.readFrom(noFile, null), "file|timeout");
+    table.add("null type label", argument, () -> DataType.ofLabel(null), "null");
+    table.add("null op label", argument, () -> ReduceOp.ofLabel(null), "null");
+    table.add("null backend label", argument, () -> Backend.ofLabel(null), "null");
+    table.add(
+        "null timeout",
+        argument,
+        () -> CommunicatorConfig.builder().operationTimeout(null),
+        "operation-timeout");
     table.add("id of 127 bytes", argument, () -> UniqueId.ofBytes(new byte[127]), "127", "128");
     table.add("id of no bytes", argument, () -> UniqueId.ofBytes(new byte[0]), "128");
     return table.rows;

@@ -337,7 +337,8 @@ class MismatchTest {
                 int rank = communicator.rank();
                 Stream stream = ranks.streams.get(rank);
                 for (int i = 0; i < 1000; i++) {
-                  ranks.sum(rank, i == 500 && rank == 1 ? 3 : 2, stream);
+                  int count = i == 500 && rank == 1 ? 3 : 2;
+                  submit(communicator, () -> ranks.sum(rank, count, stream));
                 }
                 stream.synchronize();
               });

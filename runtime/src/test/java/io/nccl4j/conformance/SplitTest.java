@@ -214,7 +214,9 @@ class SplitTest {
 
   @Test
   void unfinishedOperationsRefuseASplit() {
-    try (Ranks ranks = new Ranks(2)) {
+    CommunicatorConfig impatient =
+        CommunicatorConfig.builder().operationTimeout(Duration.ofSeconds(2)).build();
+    try (Ranks ranks = new Ranks(2, impatient)) {
       ranks.sum(0, 1);
       assertThrows(InvalidUsageException.class, () -> ranks.get(0).split(0, 0));
       ranks.sum(1, 1);

@@ -52,16 +52,21 @@ class CloseTest {
       ranks.get(1).close();
       ranks.sum(0, 3);
       long start = System.nanoTime();
-      PeerFailedException e = assertThrows(PeerFailedException.class, ranks.streams.get(0)::synchronize);
+      PeerFailedException e =
+          assertThrows(PeerFailedException.class, ranks.streams.get(0)::synchronize);
       long millis = (System.nanoTime() - start) / 1_000_000;
       assertEquals(1, e.rank());
       assertTrue(e.getMessage().contains("rank 1 left"), e.getMessage());
       assertTrue(e.getMessage().contains("collective #1"), e.getMessage());
       assertTrue(millis < 1000, "after " + millis + " ms");
       // Rank 2 asked for nothing; it learns it from rank 0.
-      e = assertInstanceOf(PeerFailedException.class, ranks.get(2).failure().orElseGet(() -> stateOf(ranks.get(2))));
+      e =
+          assertInstanceOf(
+              PeerFailedException.class,
+              ranks.get(2).failure().orElseGet(() -> stateOf(ranks.get(2))));
       assertEquals(1, e.rank());
-      InvalidUsageException refused = assertThrows(InvalidUsageException.class, () -> ranks.sum(2, 3));
+      InvalidUsageException refused =
+          assertThrows(InvalidUsageException.class, () -> ranks.sum(2, 3));
       assertTrue(refused.getMessage().contains("rank 1"), refused.getMessage());
     }
   }
@@ -341,13 +346,27 @@ class CloseTest {
         DeviceBuffer copied = ranks.get(0).device().allocate(BYTES)) {
       scalar.copyFrom(new int[] {2});
       Stream stream = ranks.streams.get(0);
-      ranks.get(0).allReduce(
-          ranks.in.get(0), ranks.out.get(0), 3, DataType.INT32, ReduceOp.preMulSum(scalar), stream);
+      ranks
+          .get(0)
+          .allReduce(
+              ranks.in.get(0),
+              ranks.out.get(0),
+              3,
+              DataType.INT32,
+              ReduceOp.preMulSum(scalar),
+              stream);
       stream.copy(copied, ranks.out.get(0));
       assertThrows(InvalidUsageException.class, scalar::close);
       assertThrows(InvalidUsageException.class, copied::close);
-      ranks.get(1).allReduce(
-          ranks.in.get(1), ranks.out.get(1), 3, DataType.INT32, ReduceOp.preMulSum(1L), ranks.streams.get(1));
+      ranks
+          .get(1)
+          .allReduce(
+              ranks.in.get(1),
+              ranks.out.get(1),
+              3,
+              DataType.INT32,
+              ReduceOp.preMulSum(1L),
+              ranks.streams.get(1));
       stream.synchronize();
       ranks.streams.get(1).synchronize();
     }
@@ -381,7 +400,8 @@ class CloseTest {
 
   @Test
   void theOperationDeadlineNamesWhoIsMissingAndTheirLastCollective() {
-    CommunicatorConfig config = HostRanks.patient().operationTimeout(Duration.ofMillis(200)).build();
+    CommunicatorConfig config =
+        HostRanks.patient().operationTimeout(Duration.ofMillis(200)).build();
     try (HostRanks ranks = new HostRanks(3, BYTES, config)) {
       for (int rank = 0; rank < 3; rank++) {
         ranks.sum(rank, 7);
@@ -395,7 +415,10 @@ class CloseTest {
       assertTrue(millis >= 200 && millis < 3000, millis + " ms");
       for (String part :
           new String[] {
-            "allReduce(9 int32, sum) #2", "200 ms", "rank 1 (its last collective is collective #1: allReduce(7 int32, sum))", "rank 2 ("
+            "allReduce(9 int32, sum) #2",
+            "200 ms",
+            "rank 1 (its last collective is collective #1: allReduce(7 int32, sum))",
+            "rank 2 ("
           }) {
         assertTrue(e.getMessage().contains(part), e.getMessage());
       }
@@ -415,7 +438,9 @@ class CloseTest {
     NcclException e =
         assertThrows(
             io.nccl4j.DeadlineException.class,
-            () -> Communicator.initRank(io.nccl4j.Device.get(io.nccl4j.Backend.HOST, 0), 3, id, 0, config));
+            () ->
+                Communicator.initRank(
+                    io.nccl4j.Device.get(io.nccl4j.Backend.HOST, 0), 3, id, 0, config));
     long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
     assertTrue(millis >= 300 && millis < 5000, millis + " ms");
     assertTrue(e.getMessage().contains("1, 2"), e.getMessage());

@@ -39,7 +39,9 @@ class FifoTest {
     }
   }
 
-  /** Each operation adds to the result of the one before; submission waits for room again and again. */
+  /**
+   * Each operation adds to the result of the one before; submission waits for room again and again.
+   */
   @Test
   void thousandsOfOperationsThroughTheSmallestFifo() throws Exception {
     int operations = 20_000;
@@ -126,8 +128,7 @@ class FifoTest {
           ranks.sum(0, 1);
           ranks.sum(1, 1);
         }
-        InvalidUsageException e =
-            assertThrows(InvalidUsageException.class, () -> ranks.sum(0, 1));
+        InvalidUsageException e = assertThrows(InvalidUsageException.class, () -> ranks.sum(0, 1));
         assertTrue(e.getMessage().contains("fifo-bytes"), e.getMessage());
         tooLarge.close();
         assertAllCreditBack(ranks);
@@ -234,7 +235,10 @@ class FifoTest {
     }
   }
 
-  /** With the other rank away, the ring fills up, the submitter waits there, and goes on when it comes. */
+  /**
+   * With the other rank away, the ring fills up, the submitter waits there, and goes on when it
+   * comes.
+   */
   @Test
   void aFullStreamWaitsForTheOtherRank() throws Exception {
     try (HostRanks ranks = new HostRanks(2, 64)) {

@@ -1,16 +1,30 @@
 package io.nccl4j.host;
 
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Device;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.stream.Stream;
 
-/** What this process holds of the system for communicators. */
-record Held(long descriptors, long threads, long mappings) {
+/**
+ * What this process holds of the system for communicators.
+ *
+ * @param mappings of heaps, this process's own included
+ * @param bytes allocated from its own heap
+ */
+record Held(long descriptors, long threads, long mappings, long bytes) {
+  static {
+    // The first stream starts the ticker, which stays.
+    Device.get(Backend.HOST, 0).newStream().close();
+  }
+
   /** Counts now, after the heap has given back what it can. */
   static Held now() {
-    long ignored = HostProcess.self().heap().allocatedBytes();
+    long bytes = HostProcess.self().heap().allocatedBytes();
     try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"));
         Stream<String> mappings = Files.lines(Path.of("/proc/self/maps"))) {
       return new Held(
@@ -18,32 +32,29 @@ record Held(long descriptors, long threads, long mappings) {
           Thread.getAllStackTraces().keySet().stream()
               .filter(thread -> thread.getName().startsWith("nccl4j-"))
               .count(),
-          mappings.filter(line -> line.contains("memfd:nccl4j")).count());
+          mappings.filter(line -> line.contains("memfd:nccl4j")).count(),
+          bytes);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
-  /** Waits up to 10 s until there is no more of anything than before; returns what there is then. */
-  static Held settled(Held before) {
+  /** Waits up to 10 s until there is no more of anything than before. */
+  static void assertNoMoreThan(Held before) {
     long end = System.nanoTime() + 10_000_000_000L;
     Held now = now();
     while (!now.fitsInto(before) && System.nanoTime() < end) {
       Thread.onSpinWait();
       now = now();
     }
-    return now;
+    assertTrue(now.fitsInto(before), before + " became " + now);
   }
 
   /** The class loader may have opened a file or two. */
-  boolean fitsInto(Held before) {
+  private boolean fitsInto(Held before) {
     return descriptors <= before.descriptors + 2
         && threads <= before.threads
-        && mappings <= before.mappings;
-  }
-
-  @Override
-  public String toString() {
-    return "held " + descriptors + " " + threads + " " + mappings;
+        && mappings <= before.mappings
+        && bytes <= before.bytes;
   }
 }

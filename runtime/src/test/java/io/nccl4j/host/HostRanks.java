@@ -42,7 +42,9 @@ final class HostRanks implements AutoCloseable {
     }
   }
 
-  /** Deadlines that no correct run on a busy machine comes near, and no test has to wait long for. */
+  /**
+   * Deadlines that no correct run on a busy machine comes near, and no test has to wait long for.
+   */
   static CommunicatorConfig.Builder patient() {
     return CommunicatorConfig.builder()
         .initTimeout(Duration.ofSeconds(30))

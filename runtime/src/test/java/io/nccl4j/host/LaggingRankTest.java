@@ -15,7 +15,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 
-/** A slot of the outbox or of a lane is written again only when the slowest reader is done with it. */
+/**
+ * A slot of the outbox or of a lane is written again only when the slowest reader is done with it.
+ */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class LaggingRankTest {
   private static final int WORDS = 8;
@@ -26,7 +28,9 @@ class LaggingRankTest {
     return values;
   }
 
-  /** How many operations the rank may be ahead before its stream stops: it can't be driven further. */
+  /**
+   * How many operations the rank may be ahead before its stream stops: it can't be driven further.
+   */
   private static int ahead(HostStream stream) {
     long before;
     do {
@@ -72,10 +76,14 @@ class LaggingRankTest {
     in.copyFrom(words(rank == 0 ? i : -1));
     ranks
         .get(rank)
-        .broadcast(in, slot(ranks.out.get(rank), i), WORDS, DataType.INT32, 0, ranks.streams.get(rank));
+        .broadcast(
+            in, slot(ranks.out.get(rank), i), WORDS, DataType.INT32, 0, ranks.streams.get(rank));
   }
 
-  /** Any rank lags at any time, roots change, one-way and two-way operations mix; threads are free-running. */
+  /**
+   * Any rank lags at any time, roots change, one-way and two-way operations mix; threads are
+   * free-running.
+   */
   @Test
   void randomLags() throws Exception {
     long seed = new Random().nextLong();
@@ -98,7 +106,12 @@ class LaggingRankTest {
               List<Trial> trials = new ArrayList<>();
               for (int i = 0; i < batch; i++) {
                 Trial trial =
-                    new Trial(ops[shared.nextInt(ops.length)], 4, rank, shared.nextInt(20), shared.nextInt(100));
+                    new Trial(
+                        ops[shared.nextInt(ops.length)],
+                        4,
+                        rank,
+                        shared.nextInt(20),
+                        shared.nextInt(100));
                 trial.prepare(buffers.get(2 * i), buffers.get(2 * i + 1));
                 trial.issue(ranks.get(rank), buffers.get(2 * i), buffers.get(2 * i + 1), stream);
                 trials.add(trial);
@@ -155,7 +168,11 @@ class LaggingRankTest {
             int next = (rank + 1) % 3;
             int previous = (rank + 2) % 3;
             for (int round = 0; round < 100; round++) {
-              int[] counts = shared.ints(messages, 0, 6).map(k -> new int[] {0, 1, 126, 127, 500, most}[k]).toArray();
+              int[] counts =
+                  shared
+                      .ints(messages, 0, 6)
+                      .map(k -> new int[] {0, 1, 126, 127, 500, most}[k])
+                      .toArray();
               int[] values = new int[messages * most];
               for (int i = 0; i < messages; i++) {
                 java.util.Arrays.fill(values, i * most, (i + 1) * most, value(round, rank, i));
@@ -164,8 +181,17 @@ class LaggingRankTest {
               try (Group group = Group.start()) {
                 for (int i = 0; i < messages; i++) {
                   long at = (long) i * most * Integer.BYTES;
-                  ranks.get(rank).send(ranks.in.get(rank).slice(at), counts[i], DataType.INT32, next, stream);
-                  ranks.get(rank).recv(ranks.out.get(rank).slice(at), counts[i], DataType.INT32, previous, stream);
+                  ranks
+                      .get(rank)
+                      .send(ranks.in.get(rank).slice(at), counts[i], DataType.INT32, next, stream);
+                  ranks
+                      .get(rank)
+                      .recv(
+                          ranks.out.get(rank).slice(at),
+                          counts[i],
+                          DataType.INT32,
+                          previous,
+                          stream);
                 }
                 group.launch();
               }

@@ -9,10 +9,16 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 
-/** More ranks than processors, whoever drives them: every operation in turn, small, direct and uneven. */
+/**
+ * More ranks than processors, whoever drives them: every operation in turn, small, direct and
+ * uneven.
+ */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class ManyRanksTest {
-  /** Elements: empty, low latency, not a multiple of anything, several blocks of a cache line per rank. */
+  /**
+   * Elements: empty, low latency, not a multiple of anything, several blocks of a cache line per
+   * rank.
+   */
   private static final int[] COUNTS = {0, 1, 7, 333, 5000};
 
   @Test

@@ -30,8 +30,8 @@ class OwnershipTest {
   private static final int LARGEST = 600;
 
   /**
-   * Rounds of: this thread submits a batch for all ranks, then all drivers at once synchronise and query all streams in
-   * different orders, while the ticker does its part.
+   * Rounds of: this thread submits a batch for all ranks, then all drivers at once synchronise and
+   * query all streams in different orders, while the ticker does its part.
    */
   @Test
   void manyDriversOfTheSameStreams() throws Exception {
@@ -53,7 +53,8 @@ class OwnershipTest {
       for (int done = 0; done < operations; ) {
         int batch = 1 + random.nextInt(300);
         boolean twoStreams = random.nextInt(4) == 0;
-        // A chain: each operation sums the results of the one before, so that a lost or repeated step shows.
+        // A chain: each operation sums the results of the one before, so that a lost or repeated
+        // step shows.
         fill(ranks);
         int[] expected = start(1);
         List<Stream> extra = new ArrayList<>();
@@ -68,7 +69,9 @@ class OwnershipTest {
             Stream stream = twoStreams && i % 2 == 1 ? extra.get(rank) : ranks.streams.get(rank);
             DeviceBuffer buffer = ranks.in.get(rank);
             if (reduces) {
-              ranks.get(rank).allReduce(buffer, buffer, count, DataType.INT32, ReduceOp.SUM, stream);
+              ranks
+                  .get(rank)
+                  .allReduce(buffer, buffer, count, DataType.INT32, ReduceOp.SUM, stream);
             } else {
               ranks.get(rank).broadcast(buffer, buffer, count, DataType.INT32, root, stream);
             }

@@ -22,7 +22,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A process with one rank that does what its standard input says, a command a line, and answers each with a line:
+ * A process with one rank that does what its standard input says, a command a line, and answers
+ * each with a line:
  *
  * <pre>
  * join ID NRANKS RANK    joined | failed …
@@ -30,12 +31,11 @@ import java.util.List;
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
  * split COLOR            split | failed …
  * close                  closed
- * held                   held DESCRIPTORS THREADS MAPPINGS
- * allocated              allocated BYTES
  * exit                   none
  * </pre>
  *
- * <p>{@code failed} is followed by the clock in ns, the exception, the lost rank or −1, and the message.
+ * <p>{@code failed} is followed by the clock in ns, the exception, the lost rank or −1, and the
+ * message.
  */
 final class RankMain {
   private final Arena arena = Arena.ofShared();
@@ -83,8 +83,7 @@ final class RankMain {
         loop(Integer.parseInt(words[1]));
         yield "never";
       }
-      case "trials" ->
-          "agreed " + trials(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+      case "trials" -> "agreed " + trials(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
       case "split" -> {
         communicator.split(Integer.parseInt(words[1]), 0);
         yield "split";
@@ -94,8 +93,6 @@ final class RankMain {
         communicator.close();
         yield "closed";
       }
-      case "held" -> Held.now().toString();
-      case "allocated" -> "allocated " + HostProcess.self().heap().allocatedBytes();
       default -> throw new IllegalArgumentException(words[0]);
     };
   }
@@ -143,10 +140,8 @@ final class RankMain {
     for (Trial.Op op : Trial.Op.values()) {
       for (int s = salt; s < salt + 4; s++) {
         Trial trial = new Trial(op, communicator.nranks(), rank, count, s);
-        DeviceBuffer in =
-            buffer(communicator, arena, trial.inputLength(), isPrivate(rank, 0, s));
-        DeviceBuffer out =
-            buffer(communicator, arena, trial.outputLength(), isPrivate(rank, 1, s));
+        DeviceBuffer in = buffer(communicator, arena, trial.inputLength(), isPrivate(rank, 0, s));
+        DeviceBuffer out = buffer(communicator, arena, trial.outputLength(), isPrivate(rank, 1, s));
         trial.prepare(in, out);
         trial.issue(communicator, in, out, stream);
         stream.synchronize(Duration.ofSeconds(30));

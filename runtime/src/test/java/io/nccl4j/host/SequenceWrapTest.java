@@ -190,7 +190,12 @@ class SequenceWrapTest {
             ranks
                 .get(rank)
                 .broadcast(
-                    ranks.in.get(rank), ranks.out.get(rank), 3, DataType.INT32, rank, ranks.streams.get(rank));
+                    ranks.in.get(rank),
+                    ranks.out.get(rank),
+                    3,
+                    DataType.INT32,
+                    rank,
+                    ranks.streams.get(rank));
           }
         }
         ranks.streams.forEach(Stream::synchronize);

@@ -10,13 +10,15 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 
 /**
- * One operation of one rank with everything that follows from a few numbers all ranks know: what it puts in and what must
- * come out, to the last element that must stay as it was.
+ * One operation of one rank with everything that follows from a few numbers all ranks know: what it
+ * puts in and what must come out, to the last element that must stay as it was.
  *
  * @param salt changes values, the counts of the v-forms and the root from trial to trial
  */
 record Trial(Op op, int nranks, int rank, int count, int salt) {
-  /** Every operation of a communicator; {@code SEND_RECV} is one group, from each rank to the next. */
+  /**
+   * Every operation of a communicator; {@code SEND_RECV} is one group, from each rank to the next.
+   */
   enum Op {
     ALL_REDUCE,
     BROADCAST,

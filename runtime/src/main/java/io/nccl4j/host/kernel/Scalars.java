@@ -9,7 +9,8 @@ public final class Scalars {
   private Scalars() {}
 
   /**
-   * One element, as {@link FoldKernel} takes scalars: the bits of a double for floating-point types, otherwise the integer.
+   * One element, as {@link FoldKernel} takes scalars: the bits of a double for floating-point
+   * types, otherwise the integer.
    *
    * @param offset in bytes, a multiple of the element size
    */

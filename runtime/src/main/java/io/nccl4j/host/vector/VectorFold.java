@@ -1,5 +1,6 @@
 package io.nccl4j.host.vector;
 
+import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.host.kernel.BlockFold;
 import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.host.kernel.FoldKernel;
@@ -21,12 +22,14 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Segments are checked once per fold; the loops then work on addresses, as offsets into {@link
  * #MEMORY}. Checks in the loops would have to be hoisted out of them by the compiler, which it does
- * or does not depending on the sizes it has seen: a factor of two in speed.
+ * or does not depending on the sizes it has seen: a factor of two in speed. Memory that its owner
+ * could close in the meantime is left to the generic kernel, which would notice.
  */
 abstract class VectorFold implements FoldKernel {
   /** All memory. Never closed, so accesses to it check nothing but their bounds. */
-  @SuppressWarnings("restricted")
-  static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+  static final MemorySegment MEMORY = MemoryAccess.everything();
+
+  private static final MemorySegment.Scope FOREVER = MEMORY.scope();
 
   /**
    * Changes no address of user memory, but tells the compiler that it is far from the bounds of
@@ -100,6 +103,9 @@ abstract class VectorFold implements FoldKernel {
       Scratch scratch) {
     long bytes = elements * elementBytes;
     long whole = n == 1 || m == 0 ? 0 : bytes & -vectorBytes;
+    if (whole > 0 && !(stay(in, n) && stay(out, m))) {
+      whole = 0;
+    }
     if (whole > 0) {
       for (int o = 2; o < m; o++) {
         address(out[o], outOffset[o], whole);
@@ -174,6 +180,16 @@ abstract class VectorFold implements FoldKernel {
     Reference.reachabilityFence(segment);
   }
 
+  /** Whether nobody can close these segments. */
+  private static boolean stay(MemorySegment[] segments, int count) {
+    for (int i = 0; i < count; i++) {
+      if (segments[i].scope() != FOREVER) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   /** Copies a finished range from the first output to all after the second. */
   private static void spread(MemorySegment[] out, long[] outOffset, int m, long done, int bytes) {
     for (int o = 2; o < m; o++) {
@@ -181,14 +197,11 @@ abstract class VectorFold implements FoldKernel {
     }
   }
 
-  /** The address of a range that must lie in open memory outside the heap. */
+  /** The address of a range that must lie outside the heap. */
   private static long address(MemorySegment segment, long offset, long bytes) {
     Objects.checkFromIndexSize(offset, bytes, segment.byteSize());
     if (!segment.isNative()) {
       throw new IllegalArgumentException("on the heap: " + segment);
-    }
-    if (!segment.scope().isAlive()) {
-      throw new IllegalStateException("already closed: " + segment);
     }
     return segment.address() + offset;
   }

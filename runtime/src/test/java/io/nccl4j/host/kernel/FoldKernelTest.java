@@ -85,7 +85,7 @@ class FoldKernelTest {
     long bytes = (long) elements * type.byteSize();
     SplittableRandom random = new SplittableRandom(SEED + 2);
     Scratch scratch = new Scratch();
-    try (Arena arena = Arena.ofConfined()) {
+    try (Arena arena = new LastingArena()) {
       MemorySegment[] in = new MemorySegment[3];
       for (int k = 0; k < in.length; k++) {
         in[k] = arena.allocate(bytes + Long.BYTES, 64);
@@ -120,7 +120,7 @@ class FoldKernelTest {
     Scratch scratch = new Scratch();
     FoldKernel sum = Kernels.get(type, ReduceOp.Kind.SUM);
     FoldKernel scaled = Kernels.get(type, ReduceOp.Kind.PRE_MUL_SUM);
-    try (Arena arena = Arena.ofConfined()) {
+    try (Arena arena = new LastingArena()) {
       MemorySegment[] in = {
         arena.allocate((long) count * type.byteSize(), 64),
         arena.allocate((long) count * type.byteSize(), 64)
@@ -189,7 +189,7 @@ class FoldKernelTest {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     Scratch scratch = new Scratch();
     int elements = 300;
-    try (Arena arena = Arena.ofConfined()) {
+    try (Arena arena = new LastingArena()) {
       MemorySegment[] in = new MemorySegment[4];
       MemorySegment[] out = new MemorySegment[4];
       for (int k = 0; k < in.length; k++) {
@@ -222,7 +222,7 @@ class FoldKernelTest {
   @Test
   void refusesRangesBeyondASegment() {
     Scratch scratch = new Scratch();
-    try (Arena arena = Arena.ofConfined()) {
+    try (Arena arena = new LastingArena()) {
       MemorySegment whole = arena.allocate(4096, 64);
       MemorySegment shorter = whole.asSlice(0, 4092);
       long[] zeros = new long[2];
@@ -367,7 +367,7 @@ class FoldKernelTest {
         Scratch scratch) {
       int bytes = size * type.byteSize();
       int from = first * type.byteSize();
-      try (Arena arena = Arena.ofConfined()) {
+      try (Arena arena = new LastingArena()) {
         MemorySegment[] in = new MemorySegment[n];
         MemorySegment[] guarded = new MemorySegment[n + m];
         long[] inOffset = new long[n];
@@ -443,5 +443,18 @@ class FoldKernelTest {
                   get(actual, type, index),
                   get(MemorySegment.ofArray(wanted), type, index)));
     }
+  }
+
+  @Test
+  void shouldNoticeThatMemoryWasClosed() {
+    Arena arena = Arena.ofShared();
+    MemorySegment[] in = {arena.allocate(4096, 64), arena.allocate(4096, 64)};
+    MemorySegment[] out = {arena.allocate(4096, 64)};
+    FoldKernel kernel = Kernels.get(DataType.FLOAT32, ReduceOp.Kind.SUM);
+    kernel.fold(in, new long[2], 2, out, new long[1], 1, 1024, null, new Scratch());
+    arena.close();
+    assertThrows(
+        IllegalStateException.class,
+        () -> kernel.fold(in, new long[2], 2, out, new long[1], 1, 1024, null, new Scratch()));
   }
 }

@@ -1,0 +1,177 @@
+package io.nccl4j.host;
+
+import io.nccl4j.MismatchException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.schedule.OpKind;
+
+/** Says what went wrong between ranks, from what their ledgers hold. */
+final class Explanation {
+  private static final String SAME_ORDER =
+      "issue the same collectives in the same order on all ranks";
+  private static final String SAME_MESSAGE = "give send and recv the same count and type";
+
+  /** How far back a contradiction may lie that a chained signature shows. */
+  private static final int LOOK_BACK = 2 * ControlBlock.OUTBOX_SLOTS;
+
+  private final HostCommunicator communicator;
+  private final Ledger ledger;
+  private final LocalPart part;
+  private final int rank;
+
+  Explanation(HostCommunicator communicator, Ledger ledger, LocalPart part) {
+    this.communicator = communicator;
+    this.ledger = ledger;
+    this.part = part;
+    this.rank = communicator.rank();
+  }
+
+  PeerFailedException died(int k) {
+    return new PeerFailedException(
+        k,
+        "rank "
+            + k
+            + " of communicator "
+            + communicator.name()
+            + " died (process "
+            + part.group().pid(part.processOf(k))
+            + ")",
+        "look at its output; close this communicator");
+  }
+
+  PeerFailedException left(HostWork work, int peer) {
+    return new PeerFailedException(
+        peer,
+        work.describe()
+            + ": rank "
+            + peer
+            + " left the communicator before, after "
+            + Ledger.ordinal(ledger.lastCollective(peer)),
+        "let every rank issue the same operations before it closes the communicator");
+  }
+
+  // ---- contradictions
+
+  /**
+   * The first collective in which this rank and a peer differ: signatures are chained, so it may
+   * lie back.
+   */
+  long firstDifference(int peer, long seq) {
+    for (long s = Math.max(1, seq - LOOK_BACK); s < seq; s++) {
+      if (disagree(rank, peer, s)) {
+        return s;
+      }
+    }
+    return seq;
+  }
+
+  private boolean disagree(int a, int b, long seq) {
+    long one = ledger.findCollective(a, seq);
+    long other = ledger.findCollective(b, seq);
+    return one >= 0 && other >= 0 && !ledger.agree(one, other);
+  }
+
+  MismatchException collectives(int peer, long seq) {
+    return new MismatchException(difference(rank, peer, seq), SAME_ORDER);
+  }
+
+  /** As rank {@code k} told: it and {@code other} differ; perhaps this rank does, too. */
+  MismatchException collectivesSeenBy(int k, int other, long seq) {
+    return new MismatchException(
+        other != rank && disagree(rank, k, seq)
+            ? difference(rank, k, seq)
+            : difference(k, other, seq) + " (found by rank " + k + ")",
+        SAME_ORDER);
+  }
+
+  private String difference(int a, int b, long seq) {
+    long one = ledger.findCollective(a, seq);
+    return between(a, b)
+        + " at collective #"
+        + (one < 0 ? seq : ledger.seq(one))
+        + ": rank "
+        + a
+        + " called "
+        + ledger.describe(one)
+        + ", rank "
+        + b
+        + " called "
+        + ledger.describe(ledger.findCollective(b, seq));
+  }
+
+  /** This rank's receive does not fit the peer's send. */
+  MismatchException messages(HostWork receive, int peer) {
+    return new MismatchException(messages(rank, peer, receive.seq), SAME_MESSAGE);
+  }
+
+  /** As rank {@code k}, the receiver, told. */
+  MismatchException messagesSeenBy(int k, int sender, long seq) {
+    return new MismatchException(
+        messages(k, sender, seq) + " (found by rank " + k + ")", SAME_MESSAGE);
+  }
+
+  private String messages(int receiver, int sender, long seq) {
+    return between(receiver, sender)
+        + ": rank "
+        + receiver
+        + " called "
+        + ledger.describe(ledger.findPointToPoint(receiver, OpKind.RECV, sender, seq))
+        + ", rank "
+        + sender
+        + " called "
+        + ledger.describe(ledger.findPointToPoint(sender, OpKind.SEND, receiver, seq));
+  }
+
+  /** In v-forms only a pair knows that its counts differ. */
+  MismatchException counts(HostWork work, int peer, long theirs, long own, String verb) {
+    return new MismatchException(
+        between(rank, peer)
+            + " in "
+            + work.kind.label()
+            + " #"
+            + work.seq
+            + ": rank "
+            + peer
+            + " "
+            + verb
+            + " rank "
+            + rank
+            + " "
+            + theirs
+            + " elements, rank "
+            + rank
+            + " counts on "
+            + own,
+        "make both ranks' counts equal");
+  }
+
+  private String between(int a, int b) {
+    return "ranks " + a + " and " + b + " of communicator " + communicator.name() + " disagree";
+  }
+
+  // ---- waiting
+
+  /** Which ranks a work waits for, and where they are. */
+  String missing(HostWork work) {
+    int peer = work.blockedOn;
+    if (peer < 0) {
+      return "earlier operations of its communicator";
+    }
+    if (!work.isCollective()) {
+      return "rank " + peer + " to call " + (work.kind == OpKind.SEND ? "recv" : "send");
+    }
+    StringBuilder text = new StringBuilder();
+    for (int k = 0; k < communicator.nranks(); k++) {
+      long last = ledger.lastCollective(k);
+      if (k != rank && (last < work.seq || k == peer)) {
+        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");
+        text.append(
+            last < work.seq
+                ? "its last collective is " + Ledger.ordinal(last)
+                : "which has called it");
+        text.append(last == 0 ? "" : ": " + ledger.describe(ledger.findCollective(k, last)))
+            .append(')');
+      }
+    }
+    return text.toString();
+  }
+}

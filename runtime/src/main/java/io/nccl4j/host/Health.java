@@ -1,0 +1,216 @@
+package io.nccl4j.host;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Whether one rank's communicator can go on: its own failure, the first one only, which it tells
+ * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
+ */
+final class Health {
+  private static final VarHandle FAILURE;
+
+  static {
+    try {
+      FAILURE = MethodHandles.lookup().findVarHandle(Health.class, "failure", NcclException.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final HostCommunicator communicator;
+  private final ControlBlock control;
+  private final LocalPart part;
+  private final Explanation explanation;
+  private final int rank;
+  private final int nranks;
+  private final long timeoutNanos;
+
+  private volatile long seenEpoch;
+  private volatile long seenGroupEpoch;
+  private volatile boolean someoneLeft;
+  private volatile boolean peersQuiet;
+  private volatile @Nullable NcclException failure;
+
+  Health(
+      HostCommunicator communicator, LocalPart part, Explanation explanation, long timeoutNanos) {
+    this.communicator = communicator;
+    this.control = part.control();
+    this.part = part;
+    this.explanation = explanation;
+    this.rank = communicator.rank();
+    this.nranks = communicator.nranks();
+    this.timeoutNanos = timeoutNanos;
+  }
+
+  @Nullable NcclException failure() {
+    return failure;
+  }
+
+  boolean isGood() {
+    return failure == null;
+  }
+
+  // ---- own failure
+
+  /** Fails this communicator, once, and tells the other ranks. */
+  void fail(NcclException cause) {
+    int other = cause instanceof PeerFailedException peer ? peer.rank() : rank;
+    fail(cause, RankState.codeOf(cause), other, 0);
+  }
+
+  /**
+   * Fails this communicator, once, and tells the other ranks.
+   *
+   * @param code what they read, see {@link RankState}
+   * @param other the other rank concerned, or this one
+   * @param seq the operation concerned, or 0
+   */
+  void fail(NcclException cause, int code, int other, long seq) {
+    if (!FAILURE.compareAndSet(this, null, cause)) {
+      return;
+    }
+    long state = control.state(rank);
+    long before = control.getAcquire(state);
+    while (!control.compareAndSet(
+        state, before, before & RankState.LEFT | RankState.of(code, other, seq))) {
+      before = control.getAcquire(state);
+    }
+    control.advanceEpoch();
+    communicator.becomeQuietIfIdle();
+  }
+
+  void addFlag(long flag) {
+    long state = control.state(rank);
+    long before = control.getAcquire(state);
+    while (!control.compareAndSet(state, before, before | flag)) {
+      before = control.getAcquire(state);
+    }
+  }
+
+  /** Notes since when a work waits, and fails when its deadline has passed. */
+  void checkDeadline(HostWork work, long now) {
+    if (work.slowSince == 0) {
+      work.slowSince = now;
+      communicator.ledger().slow(work);
+    } else if (now - work.slowSince > timeoutNanos) {
+      fail(
+          new DeadlineException(
+              work.describe()
+                  + " is not complete after "
+                  + timeoutNanos / 1_000_000
+                  + " ms, waiting for "
+                  + explanation.missing(work),
+              "see whether those ranks hang or called something else; operation-timeout sets the"
+                  + " deadline"));
+    }
+  }
+
+  // ---- others' failures
+
+  /** Looks for failures if something has changed; cheap if not. */
+  void look() {
+    if (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch) {
+      lookAtAll();
+    }
+  }
+
+  /** Fails if a rank has failed or died, or if the one the work waits for has left. */
+  void check(HostWork work) {
+    look();
+    int peer = work.blockedOn;
+    if (failure == null
+        && someoneLeft
+        && peer >= 0
+        && RankState.hasLeft(control.getAcquire(control.state(peer)))) {
+      if (work.seenLeaving != peer) {
+        // Whatever it did before it left is visible from now on: the next step takes another look.
+        work.seenLeaving = peer;
+        return;
+      }
+      fail(explanation.left(work, peer));
+    }
+  }
+
+  private synchronized void lookAtAll() {
+    long epoch = control.epoch();
+    long groupEpoch = part.group().epoch();
+    for (int k = 0; k < nranks; k++) {
+      if (k == rank) {
+        continue;
+      }
+      long state = control.getAcquire(control.state(k));
+      someoneLeft |= RankState.hasLeft(state);
+      if (failure == null && !RankState.hasLeft(state) && part.group().isDead(part.processOf(k))) {
+        fail(explanation.died(k));
+      }
+      if (failure == null) {
+        failLike(k, state);
+      }
+    }
+    seenEpoch = epoch;
+    seenGroupEpoch = groupEpoch;
+  }
+
+  /** Another rank failed: this one cannot go on either, and says why. */
+  private void failLike(int k, long state) {
+    int other = RankState.other(state);
+    long seq = RankState.seq(state);
+    String who = "rank " + k + " of communicator " + communicator.name();
+    switch (RankState.code(state)) {
+      case RankState.MISMATCH ->
+          fail(explanation.collectivesSeenBy(k, other, seq), RankState.MISMATCH, other, seq);
+      case RankState.LANE_MISMATCH ->
+          fail(explanation.messagesSeenBy(k, other, seq), RankState.LANE_MISMATCH, other, seq);
+      case RankState.DEADLINE ->
+          failWith(k, who + " gave up because the deadline of an operation passed");
+      case RankState.ABORTED ->
+          fail(
+              new AbortedException(
+                  who + " aborted the communicator", "close it and create a new one"));
+      case RankState.LEFT_EARLY ->
+          failWith(k, who + " closed the communicator although operations were unfinished");
+      case RankState.DROPPED ->
+          failWith(k, who + " dropped an operation, because its stream had failed");
+      case RankState.PEER_LOST -> {
+        if (other == rank) {
+          failWith(k, who + " counts on this rank no longer");
+        } else {
+          failWith(other, who + " reports that rank " + other + " is gone");
+        }
+      }
+      case RankState.ERROR -> failWith(k, who + " failed");
+      default -> {}
+    }
+  }
+
+  private void failWith(int peer, String problem) {
+    fail(
+        new PeerFailedException(peer, problem, "see that rank's message; close this communicator"));
+  }
+
+  /**
+   * Whether no other rank can touch this rank's memory on behalf of this communicator; once true,
+   * it stays so.
+   */
+  boolean peersAreQuiet() {
+    if (peersQuiet) {
+      // The control block may be gone.
+      return true;
+    }
+    for (int k = 0; k < nranks; k++) {
+      if (k != rank
+          && !RankState.isQuiet(control.getAcquire(control.state(k)))
+          && !part.group().isDead(part.processOf(k))) {
+        return false;
+      }
+    }
+    peersQuiet = true;
+    return true;
+  }
+}

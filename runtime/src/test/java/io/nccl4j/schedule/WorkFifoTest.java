@@ -1,0 +1,160 @@
+package io.nccl4j.schedule;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Field;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import net.jqwik.api.ForAll;
+import net.jqwik.api.Property;
+import net.jqwik.api.constraints.IntRange;
+import net.jqwik.api.constraints.Size;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** The FIFO against a list of works in the order they were taken. */
+class WorkFifoTest {
+  private static final int SLOTS = 8;
+
+  private static final class Item extends Work {}
+
+  private static WorkFifo<Item> fifo() {
+    return new WorkFifo<>((long) SLOTS * Work.BYTES, Item::new);
+  }
+
+  private static void setTaken(WorkFifo<Item> fifo, long taken) {
+    try {
+      Field field = WorkFifo.class.getDeclaredField("taken");
+      field.setAccessible(true);
+      field.setLong(fifo, taken);
+    } catch (ReflectiveOperationException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  /**
+   * Takes, completes in any order, and gives back, from any count on.
+   *
+   * @param actions 0…3 take, 4…6 complete one of those in use, 7 give the last one back
+   */
+  @Property(tries = 500)
+  void anyHistory(
+      @ForAll @Size(max = 200) List<@IntRange(max = 7) Integer> actions,
+      @ForAll @IntRange(max = 1000) int choices,
+      @ForAll @IntRange(max = 3) int start) {
+    WorkFifo<Item> fifo = fifo();
+    long first = new long[] {0, (1L << 31) - 20, (1L << 32) - 20, Long.MAX_VALUE - 250}[start];
+    setTaken(fifo, first);
+    // Slots in ring order, oldest first; null where the work is complete.
+    Deque<Item> ring = new ArrayDeque<>();
+    List<Item> inUse = new ArrayList<>();
+    Item last = null;
+    long taken = first;
+    int choice = choices;
+    for (int action : actions) {
+      while (!ring.isEmpty() && !inUse.contains(ring.peekFirst())) {
+        ring.removeFirst();
+      }
+      assertEquals(ring.size() < SLOTS, fifo.hasRoom());
+      if (action < 4 && fifo.hasRoom()) {
+        last = fifo.take();
+        assertTrue(last.isInUse());
+        assertFalse(inUse.contains(last), "a work in use was handed out again");
+        taken++;
+        ring.addLast(last);
+        inUse.add(last);
+      } else if (action < 4) {
+        assertSame(ring.peekFirst(), fifo.oldest());
+      } else if (action < 7 && !inUse.isEmpty()) {
+        Item done = inUse.remove(Math.floorMod(choice += 31, inUse.size()));
+        done.free();
+        last = done == last ? null : last;
+      } else if (action == 7 && last != null) {
+        fifo.giveBack();
+        assertFalse(last.isInUse());
+        inUse.remove(last);
+        ring.removeLast();
+        taken--;
+        last = null;
+      }
+      assertEquals(taken, fifo.taken());
+      assertEquals(inUse.size(), used(fifo));
+    }
+  }
+
+  private static int used(WorkFifo<Item> fifo) {
+    int used = 0;
+    for (int i = 0; i < fifo.capacity(); i++) {
+      used += fifo.at(i).isInUse() ? 1 : 0;
+    }
+    return used;
+  }
+
+  @Test
+  void holdsAsManyWorksAsItsBytesSay() {
+    WorkFifo<Item> fifo = fifo();
+    Set<Item> works = new HashSet<>();
+    for (int i = 0; i < SLOTS; i++) {
+      assertTrue(fifo.hasRoom());
+      works.add(fifo.take());
+    }
+    assertFalse(fifo.hasRoom());
+    assertEquals(SLOTS, works.size());
+    assertEquals(SLOTS, fifo.capacity());
+    assertEquals(SLOTS / 2, fifo.planLimit());
+  }
+
+  /**
+   * What the submitter wrote is what the completer reads, and a slot comes back only when it is
+   * done with it.
+   */
+  @Test
+  @Timeout(60)
+  void handsOverBetweenTwoThreads() throws Exception {
+    int works = 2_000_000;
+    WorkFifo<Item> fifo = fifo();
+    BlockingQueue<Throwable> failures = new ArrayBlockingQueue<>(1);
+    Item[] published = new Item[SLOTS];
+    long[] tail = new long[32];
+    var tailHandle = java.lang.invoke.MethodHandles.arrayElementVarHandle(long[].class);
+    Thread completer =
+        Thread.ofPlatform()
+            .start(
+                () -> {
+                  try {
+                    for (long head = 0; head < works; head++) {
+                      while ((long) tailHandle.getAcquire(tail, 16) == head) {
+                        Thread.onSpinWait();
+                      }
+                      Item work = published[(int) head % SLOTS];
+                      assertEquals(head, work.count);
+                      work.count = -1;
+                      work.free();
+                    }
+                  } catch (Throwable e) {
+                    failures.add(e);
+                  }
+                });
+    for (long i = 0; i < works && failures.isEmpty(); i++) {
+      while (!fifo.hasRoom() && failures.isEmpty()) {
+        Thread.onSpinWait();
+      }
+      Item work = fifo.take();
+      assertTrue(i < SLOTS || work.count == -1, "the slot was taken before it was given back");
+      work.count = i;
+      published[(int) i % SLOTS] = work;
+      tailHandle.setRelease(tail, 16, i + 1);
+    }
+    completer.join();
+    assertTrue(failures.isEmpty(), failures::toString);
+  }
+}
