@@ -358,6 +358,8 @@ public interface Communicator extends AutoCloseable {
    * ordered by key, equal keys by old rank. No operation of this communicator may be unfinished.
    *
    * @param color 0 or more, or {@link #NO_COLOR}
+   * @throws InvalidUsageException if operations of this rank are unfinished, or a group is open on
+   *     this thread
    * @return the new communicator of this rank's color, which its caller closes; null for {@link
    *     #NO_COLOR}
    */

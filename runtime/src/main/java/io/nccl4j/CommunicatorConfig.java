@@ -193,6 +193,7 @@ public final class CommunicatorConfig {
     }
 
     private Duration positive(String setting, Duration timeout) {
+      Require.present(timeout, setting);
       if (timeout.isNegative() || timeout.isZero()) {
         throw new InvalidArgumentException(
             setting + " is " + timeout, "use a positive duration, or CommunicatorConfig.OFF");

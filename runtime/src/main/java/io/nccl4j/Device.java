@@ -69,6 +69,7 @@ public interface Device {
    * @throws SystemErrorException if the memory is not there
    */
   default DeviceBuffer allocate(DataType type, long count) {
+    Require.present(type, "type");
     if (count < 0 || count > Long.MAX_VALUE / type.byteSize()) {
       throw new InvalidArgumentException(
           "cannot allocate " + count + " elements of " + type.label(), "pass a count of 0 or more");

@@ -1,6 +1,5 @@
 package io.nccl4j;
 
-import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -99,7 +98,7 @@ public final class ReduceOp {
    *     completed
    */
   public static ReduceOp preMulSum(DeviceBuffer scalar) {
-    return new ReduceOp(Kind.PRE_MUL_SUM, 0, 0, Objects.requireNonNull(scalar, "scalar"));
+    return new ReduceOp(Kind.PRE_MUL_SUM, 0, 0, Require.present(scalar, "scalar buffer"));
   }
 
   /** What this reduction computes. */

@@ -44,7 +44,7 @@ public final class UniqueId {
    * @throws InvalidArgumentException if there are not {@value #BYTES} of them
    */
   public static UniqueId ofBytes(byte[] bytes) {
-    if (bytes.length != BYTES) {
+    if (Require.present(bytes, "bytes").length != BYTES) {
       throw new InvalidArgumentException(
           "a unique id has " + BYTES + " bytes, not " + bytes.length,
           "pass on all bytes of UniqueId.toBytes()");
@@ -58,6 +58,7 @@ public final class UniqueId {
    * @throws InvalidArgumentException if it is not one
    */
   public static UniqueId parse(String text) {
+    Require.present(text, "text");
     try {
       return ofBytes(HexFormat.of().parseHex(text.strip()));
     } catch (IllegalArgumentException e) {
@@ -77,7 +78,7 @@ public final class UniqueId {
    * @throws SystemErrorException if it cannot be written
    */
   public void writeTo(Path file) {
-    UniqueIdFile.write(this, file);
+    UniqueIdFile.write(this, Require.present(file, "file"));
   }
 
   /**
@@ -88,7 +89,7 @@ public final class UniqueId {
    *     read it
    */
   public static UniqueId readFrom(Path file, Duration timeout) {
-    return UniqueIdFile.read(file, timeout);
+    return UniqueIdFile.read(Require.present(file, "file"), Require.present(timeout, "timeout"));
   }
 
   /** A copy of the bytes. */

@@ -12,6 +12,7 @@ import io.nccl4j.schedule.OpKind;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Objects;
 
 /**
  * Carries out one rank's collectives, one at a time in the order they were issued.
@@ -75,6 +76,7 @@ final class CollectiveEngine {
   private final ShareMover mover;
   private final int[] signatures = new int[SIGNATURES];
 
+  private int patience;
   private long syncs;
   private long safeUntil = ControlBlock.OUTBOX_SLOTS;
 
@@ -109,8 +111,13 @@ final class CollectiveEngine {
     return (long) COMPLETED.getAcquire(this);
   }
 
-  /** Gets on with the work until it is complete or must wait. */
-  int step(HostWork w) {
+  /**
+   * Gets on with the work until it is complete or must wait.
+   *
+   * @param patience how often to look before it is said to be waiting
+   */
+  int step(HostWork w, int patience) {
+    this.patience = patience;
     if (w.stage == HostWork.QUEUED) {
       if (completed() + 1 != w.seq) {
         return Step.DEPENDS;
@@ -256,15 +263,19 @@ final class CollectiveEngine {
     int flags = 0;
     if (w.send != null) {
       HostBuffer send = w.sendBuffer();
-      sendRefs[index] = send.segment();
       control.setPlain(slot + IN_OFFSET, send.offset());
-      flags |= send.isShared() ? 0 : PRIVATE_IN;
+      if (!send.isShared()) {
+        flags |= PRIVATE_IN;
+        sendRefs[index] = send.segment();
+      }
     }
     if (w.recv != null) {
       HostBuffer recv = w.recvBuffer();
-      recvRefs[index] = recv.segment();
       control.setPlain(slot + OUT_OFFSET, recv.offset());
-      flags |= recv.isShared() ? 0 : PRIVATE_OUT;
+      if (!recv.isShared()) {
+        flags |= PRIVATE_OUT;
+        recvRefs[index] = recv.segment();
+      }
     }
     control.setPlain(slot + FLAGS, flags);
     control.setPlain(slot + SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
@@ -291,7 +302,7 @@ final class CollectiveEngine {
     boolean onlyRoot = w.lowLatency && (w.kind == OpKind.BROADCAST || w.kind == OpKind.SCATTER);
     for (int k = onlyRoot ? w.root : w.cursor; k < nranks; k++) {
       if (k != rank) {
-        long found = control.getAcquire(slot(k, w.seq));
+        long found = poll(slot(k, w.seq), expected);
         if (found != expected) {
           if ((int) found == (int) expected) {
             throw communicator.mismatch(w, k);
@@ -306,6 +317,15 @@ final class CollectiveEngine {
       }
     }
     return true;
+  }
+
+  private long poll(long word, long expected) {
+    long found = control.getAcquire(word);
+    for (int i = patience; found != expected && i > 0; i--) {
+      Thread.onSpinWait();
+      found = control.getAcquire(word);
+    }
+    return found;
   }
 
   /** Whether this rank needs the others' data to finish a low-latency operation. */
@@ -474,13 +494,14 @@ final class CollectiveEngine {
     int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
     inOffset[k] = control.getPlain(slot + IN_OFFSET);
     outOffset[k] = control.getPlain(slot + OUT_OFFSET);
-    HostCommunicator local = communicator.local(k);
-    if (local != null) {
-      in[k] = local.collectives().sendRefs[index];
-      out[k] = local.collectives().recvRefs[index];
-    } else {
-      in[k] = communicator.heapOf(k);
-      out[k] = in[k];
+    int flags = (int) control.getPlain(slot + FLAGS);
+    in[k] = communicator.heapOf(k);
+    out[k] = in[k];
+    if (flags != 0) {
+      // Only ranks of one process get here with private memory.
+      CollectiveEngine local = Objects.requireNonNull(communicator.local(k)).collectives();
+      in[k] = (flags & PRIVATE_IN) == 0 ? in[k] : local.sendRefs[index];
+      out[k] = (flags & PRIVATE_OUT) == 0 ? out[k] : local.recvRefs[index];
     }
   }
 
@@ -493,7 +514,12 @@ final class CollectiveEngine {
 
   private boolean allArrived(HostWork w) {
     for (int k = w.cursor; k < nranks; k++) {
-      if (control.getAcquire(sync[k]) < w.target) {
+      long arrived = control.getAcquire(sync[k]);
+      for (int i = patience; arrived < w.target && i > 0; i--) {
+        Thread.onSpinWait();
+        arrived = control.getAcquire(sync[k]);
+      }
+      if (arrived < w.target) {
         w.cursor = k;
         w.blockedOn = k;
         return false;

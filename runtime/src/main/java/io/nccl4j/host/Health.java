@@ -163,14 +163,12 @@ final class Health {
     long seq = RankState.seq(state);
     String who = "rank " + k + " of communicator " + communicator.name();
     switch (RankState.code(state)) {
-      case RankState.MISMATCH ->
-          fail(explanation.collectivesSeenBy(k, other, seq), RankState.MISMATCH, other, seq);
-      case RankState.LANE_MISMATCH ->
-          fail(explanation.messagesSeenBy(k, other, seq), RankState.LANE_MISMATCH, other, seq);
+      case RankState.MISMATCH -> relay(explanation.collectivesSeenBy(k, other, seq));
+      case RankState.LANE_MISMATCH -> relay(explanation.messagesSeenBy(k, other, seq));
       case RankState.DEADLINE ->
           failWith(k, who + " gave up because the deadline of an operation passed");
       case RankState.ABORTED ->
-          fail(
+          relay(
               new AbortedException(
                   who + " aborted the communicator", "close it and create a new one"));
       case RankState.LEFT_EARLY ->
@@ -189,8 +187,12 @@ final class Health {
     }
   }
 
+  private void relay(NcclException cause) {
+    fail(cause, RankState.RELAYED, rank, 0);
+  }
+
   private void failWith(int peer, String problem) {
-    fail(
+    relay(
         new PeerFailedException(peer, problem, "see that rank's message; close this communicator"));
   }
 

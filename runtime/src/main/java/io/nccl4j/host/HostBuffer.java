@@ -86,6 +86,11 @@ final class HostBuffer implements DeviceBuffer {
     return shared;
   }
 
+  /** Whether closing it frees memory of the heap. */
+  boolean ownsMemory() {
+    return block != null;
+  }
+
   /** The allocated or wrapped buffer this one is a part of, or this one. */
   HostBuffer root() {
     return root;

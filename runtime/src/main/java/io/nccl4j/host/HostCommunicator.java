@@ -4,6 +4,7 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -154,6 +155,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @SuppressWarnings("unchecked")
   protected @Nullable EngineStream<HostWork> engineStream(Stream stream) {
     return stream instanceof HostStream own ? own : null;
+  }
+
+  @Override
+  protected boolean isOwn(DeviceBuffer buffer) {
+    return buffer instanceof HostBuffer;
   }
 
   @Override
@@ -394,6 +400,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     if (GroupScope.isOpen()) {
       throw new InvalidUsageException(
           "split: a group is open on this thread", "launch or close the group first");
+    }
+    if (graphs.get() > 0 || anyInUse() != null) {
+      throw new InvalidUsageException(
+          "split: operations of communicator " + name + " are unfinished",
+          "synchronize their streams first");
     }
     if (color < 0 && color != NO_COLOR) {
       throw new InvalidArgumentException(

@@ -176,7 +176,7 @@ final class HostExecutableGraph implements ExecutableGraph {
       int result = Step.DONE;
       for (HostWork work : node.works) {
         if (!work.finished) {
-          int one = stream.step(work);
+          int one = stream.step(work, 0);
           work.finished = one == Step.DONE;
           if (one != Step.DONE && (result == Step.DONE || one == Step.MOVED)) {
             result = one;

@@ -152,8 +152,13 @@ final class HostProcess {
 
   /** Notes that ranks of a failed communicator may still read or write a buffer. */
   void quarantine(HostBuffer root, HostCommunicator communicator) {
+    if (!root.ownsMemory()) {
+      return;
+    }
     synchronized (quarantine) {
-      quarantine.computeIfAbsent(root, ignored -> new HashSet<>()).add(communicator);
+      Set<HostCommunicator> involved = quarantine.computeIfAbsent(root, ignored -> new HashSet<>());
+      involved.removeIf(earlier -> earlier.health().peersAreQuiet());
+      involved.add(communicator);
     }
   }
 

@@ -35,6 +35,7 @@ final class HostStream implements EngineStream<HostWork> {
   private static final int OWNER = 48;
   private static final int WANTED = 64;
   private static final int CELLS = 80;
+  private static final int SUBMITTER = 32;
   private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
 
   private final HostDevice device;
@@ -44,7 +45,13 @@ final class HostStream implements EngineStream<HostWork> {
   private @Nullable HostWork first;
   private @Nullable HostWork last;
   private @Nullable Capture capture;
-  private @Nullable Thread submitter;
+
+  /**
+   * The thread that submits, in the middle of its lines: others look at it often, and it seldom
+   * changes.
+   */
+  private final @Nullable Thread[] submitter = new Thread[2 * SUBMITTER];
+
   private volatile @Nullable NcclException error;
   private volatile boolean closed;
 
@@ -112,8 +119,8 @@ final class HostStream implements EngineStream<HostWork> {
    */
   long release() {
     Thread me = Thread.currentThread();
-    if (submitter != me) {
-      submitter = me;
+    if (submitter[SUBMITTER] != me) {
+      submitter[SUBMITTER] = me;
     }
     CELL.setRelease(cells, TAIL, ++next);
     return next;
@@ -184,7 +191,7 @@ final class HostStream implements EngineStream<HostWork> {
     HostBuffer from = host(source, "source");
     long s = from.address();
     long t = to.address();
-    if (s != t && s < t + from.byteSize() && t < s + from.byteSize()) {
+    if (s < t + from.byteSize() && t < s + from.byteSize()) {
       throw new InvalidArgumentException(
           "copy: source and target overlap", "copy between separate ranges");
     }
@@ -430,6 +437,11 @@ final class HostStream implements EngineStream<HostWork> {
     return (long) CELL.getAcquire(cells, HEAD);
   }
 
+  /** {@link #head()} for the owner. */
+  long ownedHead() {
+    return (long) CELL.get(cells, HEAD);
+  }
+
   long tail() {
     return (long) CELL.getAcquire(cells, TAIL);
   }
@@ -439,7 +451,7 @@ final class HostStream implements EngineStream<HostWork> {
   }
 
   boolean isSubmittedBy(Thread thread) {
-    return submitter == thread;
+    return submitter[SUBMITTER] == thread;
   }
 
   boolean tryOwn() {
@@ -472,10 +484,21 @@ final class HostStream implements EngineStream<HostWork> {
    * owns the stream.
    */
   int run(long target) {
-    long head = (long) CELL.get(cells, HEAD);
-    while (head < target) {
+    return run(target, 0);
+  }
+
+  /**
+   * Takes steps until everything before {@code target} is done or something must wait.
+   *
+   * @param patience how often a collective looks for its peers before it is said to be waiting
+   */
+  int run(long target, int patience) {
+    // Who waits for an event may know its place before the submitter has published it.
+    long end = Math.min(target, tail());
+    long head = ownedHead();
+    while (head < end) {
       StreamTask task = ring[(int) head & CAPACITY - 1];
-      int result = task.kind == StreamTask.WORKS ? stepWorks(task) : stepOther(task);
+      int result = task.kind == StreamTask.WORKS ? stepWorks(task, patience) : stepOther(task);
       if (result != Step.DONE) {
         return result;
       }
@@ -485,10 +508,10 @@ final class HostStream implements EngineStream<HostWork> {
     return Step.DONE;
   }
 
-  private int stepWorks(StreamTask task) {
+  private int stepWorks(StreamTask task, int patience) {
     HostWork work = java.util.Objects.requireNonNull(task.works);
     if (work.next == null) {
-      int result = step(work);
+      int result = step(work, patience);
       if (result == Step.DONE) {
         retire(work);
       }
@@ -498,7 +521,7 @@ final class HostStream implements EngineStream<HostWork> {
     int result = Step.BLOCKED;
     while (work != null) {
       HostWork following = (HostWork) work.next;
-      int one = step(work);
+      int one = step(work, 0);
       if (one == Step.DONE) {
         if (previous == null) {
           task.works = following;
@@ -530,13 +553,13 @@ final class HostStream implements EngineStream<HostWork> {
   }
 
   /** Takes a step of one work, and turns what it throws into this stream's failure. */
-  int step(HostWork work) {
+  int step(HostWork work, int patience) {
     HostCommunicator communicator = work.communicator;
     if (error == null && communicator.isHealthy()) {
       try {
         int result =
             work.isCollective()
-                ? communicator.collectives().step(work)
+                ? communicator.collectives().step(work, patience)
                 : communicator.lanes().step(work);
         if (result == Step.DONE) {
           communicator.completed(work);

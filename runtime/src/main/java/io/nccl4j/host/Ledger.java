@@ -73,7 +73,7 @@ final class Ledger {
   long findCollective(int rank, long seq) {
     for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
       long entry = entry(rank, i);
-      if ((int) control.getAcquire(entry + SEQ) == (int) seq && !kind(entry).isPointToPoint()) {
+      if (hasNumber(entry, seq) && !kind(entry).isPointToPoint()) {
         return entry;
       }
     }
@@ -86,13 +86,17 @@ final class Ledger {
   long findPointToPoint(int rank, OpKind kind, int peer, long seq) {
     for (int i = 0; i < ControlBlock.LEDGER_ENTRIES; i++) {
       long entry = entry(rank, i);
-      if ((int) control.getAcquire(entry + SEQ) == (int) seq
-          && kind(entry) == kind
-          && root(entry) == peer) {
+      if (hasNumber(entry, seq) && kind(entry) == kind && root(entry) == peer) {
         return entry;
       }
     }
     return -1;
+  }
+
+  /** Whether the entry was written, for an operation with these low 32 bits. */
+  private boolean hasNumber(long entry, long seq) {
+    long found = seq(entry);
+    return found != 0 && (int) found == (int) seq;
   }
 
   /** The number of a rank's last collective; 0 if it called none. */

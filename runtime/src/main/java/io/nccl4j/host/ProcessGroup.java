@@ -1,7 +1,6 @@
 package io.nccl4j.host;
 
 import java.lang.foreign.MemorySegment;
-import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -22,7 +21,7 @@ final class ProcessGroup {
   private final int self;
   private final @Nullable DeathWatch watch;
   private final MemorySegment[] heaps;
-  private final List<HostCommunicator> failed = new CopyOnWriteArrayList<>();
+  private final CopyOnWriteArrayList<HostCommunicator> failed = new CopyOnWriteArrayList<>();
   private final boolean[] dead;
   private volatile boolean released;
   private int holders;
@@ -116,7 +115,8 @@ final class ProcessGroup {
 
   /** Notes a communicator whose peers must be seen to be quiet before the mappings go. */
   void failed(HostCommunicator communicator) {
-    failed.add(communicator);
+    failed.removeIf(earlier -> earlier.health().peersAreQuiet());
+    failed.addIfAbsent(communicator);
   }
 
   /**

@@ -24,6 +24,10 @@ final class Progress {
   private static final int SPINS_CROWDED = 20;
 
   private static final int FAULT_INTERVAL = 64;
+
+  /** Polls in a row, by whoever has nothing else to do. */
+  private static final int PATIENCE = 16;
+
   private static final long YIELD_NANOS = 1_000_000;
   private static final long MIN_SLEEP_NANOS = 50_000;
   private static final long MAX_SLEEP_NANOS = 1_000_000;
@@ -77,22 +81,27 @@ final class Progress {
     }
     Waiter waiter = null;
     int limit = spins;
+    int patience = limit == SPINS ? PATIENCE : 1;
     int polls = 0;
     boolean alone = false;
     while (true) {
       int result = Step.BLOCKED;
       if (stream.tryOwn()) {
         try {
-          result = stream.run(target);
+          result = stream.run(target, 0);
+          if (result == Step.BLOCKED && !alone) {
+            alone = !hasMore(stream, Thread.currentThread());
+          }
           while (result == Step.MOVED && !stream.takeWanted()
-              || alone && result == Step.BLOCKED && ++polls < limit) {
-            if (result == Step.BLOCKED) {
-              Thread.onSpinWait();
-              if ((polls & FAULT_INTERVAL - 1) == 0) {
-                stream.checkFaults();
-              }
+              || alone && result == Step.BLOCKED && (polls += patience) < limit) {
+            if (result == Step.BLOCKED && (polls & FAULT_INTERVAL - 1) == 0) {
+              stream.checkFaults();
             }
-            result = stream.run(target);
+            long before = stream.ownedHead();
+            result = stream.run(target, patience);
+            if (stream.ownedHead() != before) {
+              polls = 0;
+            }
           }
         } finally {
           stream.disown();
@@ -108,19 +117,15 @@ final class Progress {
         polls = 0;
         continue;
       }
-      if (!alone) {
-        int helped = help(stream, result == Step.DEPENDS ? null : Thread.currentThread());
-        alone = helped < 0 && result == Step.BLOCKED;
-        if (helped > 0) {
-          polls = 0;
-          continue;
-        }
+      if (!alone && help(stream, result == Step.DEPENDS ? null : Thread.currentThread())) {
+        polls = 0;
+        continue;
       }
       if (++polls >= limit) {
         if (waiter == null) {
           waiter = new Waiter(timeoutNanos);
         }
-        if (help(stream, null) > 0) {
+        if (help(stream, null)) {
           polls = 0;
           waiter.moved();
         } else if (!waiter.await(stream)) {
@@ -144,7 +149,7 @@ final class Progress {
 
   /** Takes what steps it can of all streams, then lets other threads run. */
   static void helpAll() {
-    if (help(null, null) <= 0) {
+    if (!help(null, null)) {
       LockSupport.parkNanos(MIN_SLEEP_NANOS);
     }
   }
@@ -153,17 +158,16 @@ final class Progress {
    * Takes steps of other streams.
    *
    * @param submitter only streams this thread submitted to; null for all
-   * @return 1 if something moved, 0 if nothing did, −1 if there is no such stream with work in it
+   * @return whether something moved
    */
-  private static int help(@Nullable HostStream waiting, @Nullable Thread submitter) {
-    int result = -1;
+  private static boolean help(@Nullable HostStream waiting, @Nullable Thread submitter) {
+    boolean moved = false;
     for (HostStream stream : streams) {
       if (stream == waiting
           || submitter != null && !stream.isSubmittedBy(submitter)
           || !stream.hasPending()) {
         continue;
       }
-      result = Math.max(result, 0);
       if (stream.tryOwn()) {
         long before = stream.head();
         int step;
@@ -176,11 +180,23 @@ final class Progress {
           stream.disown();
         }
         if (step == Step.MOVED || stream.head() != before) {
-          result = 1;
+          moved = true;
         }
       }
     }
-    return result;
+    return moved;
+  }
+
+  /**
+   * Whether a thread has submitted work to other streams, too, that it must move while it waits.
+   */
+  private static boolean hasMore(HostStream waiting, Thread submitter) {
+    for (HostStream stream : streams) {
+      if (stream != waiting && stream.isSubmittedBy(submitter) && stream.hasPending()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**

@@ -21,6 +21,9 @@ final class RankState {
   static final int LEFT_EARLY = 8;
   static final int DROPPED = 9;
 
+  /** It failed because of what another rank told, which is the one to look at. */
+  static final int RELAYED = 10;
+
   /** It closed its communicator: it touches nothing any more. */
   static final long LEFT = 0x100;
 

@@ -68,6 +68,9 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     return fifo;
   }
 
+  /** Whether this backend made the buffer. */
+  protected abstract boolean isOwn(DeviceBuffer buffer);
+
   /** The stream as this backend's own, or null if it is another's. */
   protected abstract @Nullable EngineStream<W> engineStream(Stream stream);
 
@@ -603,6 +606,9 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
       long @Nullable [] sendDisplacements,
       long @Nullable [] recvCounts,
       long @Nullable [] recvDisplacements) {
+    requireOwn(send, "send", kind);
+    requireOwn(recv, "receive", kind);
+    requireOwn(op.deviceScalar(), "scalar", kind);
     GroupScope group = GroupScope.current();
     if (group == null) {
       stream.awaitRoom();
@@ -631,6 +637,14 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     }
     stream.append(work);
     stream.publish();
+  }
+
+  private void requireOwn(@Nullable DeviceBuffer buffer, String name, OpKind kind) {
+    if (buffer != null && !isOwn(buffer)) {
+      throw new InvalidArgumentException(
+          kind.label() + ": the " + name + " buffer is a " + buffer.getClass().getName(),
+          "pass a buffer that communicator.device() allocated or wrapped");
+    }
   }
 
   private W takeFromFifo() {

@@ -1,36 +1,56 @@
 package io.nccl4j.schedule;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.function.Supplier;
 
 /**
  * The bounded queue of a communicator's unfinished works, in order of submission.
  *
- * <p>It is a ring of works. A slot is taken by the submitting thread and given back by whoever
- * completes the work, each exactly once; the next slot in the ring is the only one that can be
- * taken, so that room is one test. Taking more than half for one plan is refused, so that a plan
- * can always be put together while another one runs.
+ * <p>A ring of works, allocated at once. A place is taken by the submitting thread and given back
+ * by whoever completes the work, each exactly once; works may complete in any order, but room is
+ * counted from the oldest unfinished one. An empty FIFO starts at its first place again, so that a
+ * program that waits for each operation keeps using the same few cache lines. Taking more than half
+ * for one plan is refused, so that a plan can always be put together while another one runs.
+ *
+ * <p>All methods but {@link #at} are for the submitting thread.
  *
  * @param <W> the backend's work
  */
 public final class WorkFifo<W extends Work> {
+  private static final VarHandle USED;
+  private static final VarHandle HIGH_WATER;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      USED = lookup.findVarHandle(WorkFifo.class, "used", int.class);
+      HIGH_WATER = lookup.findVarHandle(WorkFifo.class, "highWater", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
   private final W[] ring;
   private final int mask;
-  private long taken;
+  private int first;
+  private int used;
+  private int highWater;
 
   /**
    * A FIFO of {@code bytes} bytes.
    *
    * @param bytes a power of two
-   * @param factory makes one work; called for every slot
+   * @param factory makes one work; called for every place
    */
   @SuppressWarnings("unchecked")
   public WorkFifo(long bytes, Supplier<W> factory) {
-    int slots = (int) (bytes / Work.BYTES);
-    ring = (W[]) new Work[slots];
-    for (int i = 0; i < slots; i++) {
+    int places = (int) (bytes / Work.BYTES);
+    ring = (W[]) new Work[places];
+    for (int i = 0; i < places; i++) {
       ring[i] = factory.get();
     }
-    mask = slots - 1;
+    mask = places - 1;
   }
 
   /** Number of works it holds. */
@@ -45,32 +65,60 @@ public final class WorkFifo<W extends Work> {
 
   /** Whether {@link #take()} would find room. */
   public boolean hasRoom() {
-    return ring[(int) taken & mask].isFree();
+    return used < ring.length || reclaim() < ring.length;
   }
 
-  /** Takes the next slot, which must be free. */
+  /** Takes the next place; there must be room. */
   public W take() {
-    W work = ring[(int) taken++ & mask];
+    int before = reclaim();
+    W work = ring[first + before & mask];
     work.take();
+    USED.setOpaque(this, before + 1);
+    if (before >= highWater) {
+      HIGH_WATER.setOpaque(this, before + 1);
+    }
     return work;
   }
 
-  /** The work that holds the next slot. */
+  /** The oldest unfinished work, if there is one; otherwise any. */
   public W oldest() {
-    return ring[(int) taken & mask];
+    return ring[first];
   }
 
-  /** Gives back the slot that was taken last, which was not published. */
+  /** Gives back the place that was taken last, whose work was not published. */
   public void giveBack() {
-    ring[(int) --taken & mask].free();
+    int left = used - 1;
+    ring[first + left & mask].free();
+    USED.setOpaque(this, left);
   }
 
-  /** Number of slots taken since the start. */
-  public long taken() {
-    return taken;
+  /**
+   * Passes over what is complete at the old end; returns the number of places that are still taken.
+   */
+  private int reclaim() {
+    int left = used;
+    while (left > 0 && !ring[first].isInUse()) {
+      first = first + 1 & mask;
+      left--;
+    }
+    if (left == 0) {
+      first = 0;
+    }
+    USED.setOpaque(this, left);
+    return left;
   }
 
-  /** The work in slot {@code index}, 0 to capacity−1, for diagnosis. */
+  /** Bytes that unfinished works took when this FIFO was last used. Any thread may ask. */
+  public long occupiedBytes() {
+    return (long) (int) USED.getOpaque(this) * Work.BYTES;
+  }
+
+  /** The most bytes that were ever taken at once. Any thread may ask. */
+  public long highWaterBytes() {
+    return (long) (int) HIGH_WATER.getOpaque(this) * Work.BYTES;
+  }
+
+  /** The work in place {@code index}, 0 to capacity−1, for diagnosis. Any thread may ask. */
   public W at(int index) {
     return ring[index];
   }

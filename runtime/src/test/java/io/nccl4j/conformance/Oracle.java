@@ -330,7 +330,15 @@ final class Oracle {
     return result;
   }
 
+  /** Whether elements are combined, or at least scaled; a lone rank's are copied as they are. */
+  boolean computes() {
+    return c.op().reduces() && (c.nranks() > 1 || c.reduction().scaled());
+  }
+
   private long fold(byte[][] all, int element) {
+    if (!computes()) {
+      return Bits.get(all[0], element, c.type());
+    }
     if (c.type() == DataType.FLOAT64) {
       return foldDoubles(all, element);
     }

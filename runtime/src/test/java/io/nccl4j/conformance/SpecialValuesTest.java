@@ -127,7 +127,11 @@ class SpecialValuesTest {
             new Row(e5m2, max, 0x7b, 0x7c, 0x3c),
             new Row(e5m2, min, 0xfb, 0xfc, 0x3c),
             new Row(e5m2, sum, 0x7e, 0x7c, 0xfc),
-            row(f32, ReduceOp.preMulSum(0.1), 0.1f + 0.1f * 3f, 1, 3));
+            row(f32, ReduceOp.preMulSum(0.1), 0.1f + 0.1f * 3f, 1, 3),
+            // A lone rank's elements are copied, not converted.
+            new Row(e5m2, sum, 0x7c, 0x7c),
+            new Row(e5m2, max, 0xfc, 0xfc),
+            new Row(e5m2, ReduceOp.preMulSum(1.0), 0x7b, 0x7c));
     Stream<Row> ofIntegers =
         Stream.of(
             row(DataType.INT8, sum, -56, 100, 100),

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.lang.management.ManagementFactory;
 import java.util.concurrent.CyclicBarrier;
@@ -16,7 +17,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class AllocationTest {
   private static final int BLOCK = 500;
-  private static final int WARM_UP_BLOCKS = 30;
+  private static final int WARM_UP_BLOCKS = 5;
   private static final int MOST_BLOCKS = 400;
   private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
 
@@ -117,7 +118,7 @@ class AllocationTest {
           var out = ranks.out.get(rank);
           c.allGather(in, out, 500, DataType.INT32, s);
           c.broadcast(in, out, 3, DataType.INT32, 1, s);
-          c.reduceScatter(in, out, 400, DataType.INT32, io.nccl4j.ReduceOp.MAX, s);
+          c.reduceScatter(in, out, 400, DataType.INT32, ReduceOp.MAX, s);
           c.allToAll(in, out, 20, DataType.INT32, s);
           c.allGatherV(in, out, counts, places, DataType.INT32, s);
           c.barrier(s);

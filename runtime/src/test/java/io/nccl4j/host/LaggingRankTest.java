@@ -9,6 +9,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.Stream;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -24,7 +25,7 @@ class LaggingRankTest {
 
   private static int[] words(int i) {
     int[] values = new int[WORDS];
-    java.util.Arrays.fill(values, i);
+    Arrays.fill(values, i);
     return values;
   }
 
@@ -175,7 +176,7 @@ class LaggingRankTest {
                       .toArray();
               int[] values = new int[messages * most];
               for (int i = 0; i < messages; i++) {
-                java.util.Arrays.fill(values, i * most, (i + 1) * most, value(round, rank, i));
+                Arrays.fill(values, i * most, (i + 1) * most, value(round, rank, i));
               }
               ranks.in.get(rank).copyFrom(values);
               try (Group group = Group.start()) {
@@ -215,7 +216,7 @@ class LaggingRankTest {
   @Test
   void aPulledSendWaitsAlone() {
     int count = 10_000;
-    try (HostRanks ranks = new HostRanks(3, count * Integer.BYTES)) {
+    try (HostRanks ranks = new HostRanks(3, (long) count * Integer.BYTES)) {
       Stream waiting = ranks.streams.get(0);
       ranks.get(0).send(ranks.in.get(0), count, DataType.INT32, 1, waiting);
       assertFalse(waiting.query());

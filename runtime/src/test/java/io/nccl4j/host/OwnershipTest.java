@@ -1,10 +1,13 @@
 package io.nccl4j.host;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.ArrayList;
@@ -42,7 +45,7 @@ class OwnershipTest {
   @Timeout(1800)
   @Test
   void manyDriversOfTheSameStreamsForLong() throws Exception {
-    handOver(20_000_000, new Random().nextLong());
+    handOver(5_000_000, new Random().nextLong());
   }
 
   private static void handOver(int operations, long seed) throws Exception {
@@ -181,6 +184,60 @@ class OwnershipTest {
       }
       assertTrue(asked.query());
       ranks.out.forEach(buffer -> assertArrayEquals(start(2), buffer.toInts()));
+    }
+  }
+
+  /** A waiter may know a place in the stream that is being filled in. */
+  @Test
+  void nobodyDrivesBeyondWhatIsPublished() {
+    try (HostRanks ranks = new HostRanks(1, 64)) {
+      HostStream stream = (HostStream) ranks.streams.get(0);
+      ranks.sum(0, 1);
+      assertFalse(Progress.drive(stream, stream.tail() + 1, 20_000_000));
+      assertEquals(1, stream.head());
+      ranks.sum(0, 1);
+      stream.synchronize();
+      assertEquals(2, stream.head());
+    }
+  }
+
+  /**
+   * An event is recorded again and again while other threads wait for it, and for what is before
+   * it.
+   */
+  @Test
+  void anEventIsRecordedWhileOthersWaitForIt() throws Exception {
+    int records = 20_000;
+    ExecutorService waiters = Executors.newFixedThreadPool(2);
+    try (HostRanks ranks = new HostRanks(1, LARGEST * Integer.BYTES);
+        Event event = ranks.get(0).device().newEvent()) {
+      Stream stream = ranks.streams.get(0);
+      AtomicBoolean stop = new AtomicBoolean();
+      List<Future<?>> running = new ArrayList<>();
+      for (int w = 0; w < 2; w++) {
+        running.add(
+            waiters.submit(
+                () -> {
+                  while (!stop.get()) {
+                    event.synchronize();
+                  }
+                }));
+      }
+      try {
+        for (int i = 0; i < records && running.stream().noneMatch(Future::isDone); i++) {
+          ranks.sum(0, 1 + i % 9);
+          stream.record(event);
+        }
+        stream.synchronize();
+      } finally {
+        stop.set(true);
+        for (Future<?> future : running) {
+          future.get(30, TimeUnit.SECONDS);
+        }
+      }
+      assertTrue(event.isComplete());
+    } finally {
+      waiters.shutdownNow();
     }
   }
 }

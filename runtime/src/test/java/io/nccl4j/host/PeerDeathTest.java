@@ -19,12 +19,14 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -45,9 +47,18 @@ class PeerDeathTest {
 
   private final List<ChildJvm> children = new ArrayList<>();
 
+  private final List<Throwable> uncaught = Collections.synchronizedList(new ArrayList<>());
+
+  @BeforeEach
+  void noteUncaught() {
+    Thread.setDefaultUncaughtExceptionHandler((thread, e) -> uncaught.add(e));
+  }
+
   @AfterEach
   void endChildren() {
+    Thread.setDefaultUncaughtExceptionHandler(null);
     children.forEach(ChildJvm::close);
+    assertEquals(List.of(), uncaught, "by the threads that watch the other processes");
   }
 
   private ChildJvm child() throws Exception {

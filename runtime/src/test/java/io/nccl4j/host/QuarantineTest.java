@@ -18,6 +18,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.AfterEach;
@@ -34,7 +35,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 class QuarantineTest {
-  private static final int COUNT = 8 << 20;
+  private static final int COUNT = 4 << 20;
   private static final long BYTES = (long) COUNT * Integer.BYTES;
   private static final Duration STUCK = Duration.ofMillis(300);
 
@@ -114,7 +115,7 @@ class QuarantineTest {
   private static List<DeviceBuffer> refill(Device device) {
     List<DeviceBuffer> buffers = new ArrayList<>();
     int[] values = new int[COUNT];
-    java.util.Arrays.fill(values, 0x77777777);
+    Arrays.fill(values, 0x77777777);
     for (int i = 0; i < 4; i++) {
       DeviceBuffer buffer = device.allocate(BYTES);
       buffer.copyFrom(values);
@@ -129,7 +130,7 @@ class QuarantineTest {
     System.out.println("seed " + seed);
     Random random = new Random(seed);
     int[] expected = new int[COUNT];
-    java.util.Arrays.fill(expected, 0x77777777);
+    Arrays.fill(expected, 0x77777777);
     for (int round = 0; round < 4; round++) {
       Communicator own = join();
       HostHeap heap = HostProcess.self().heap();

@@ -18,8 +18,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
 
 /**
  * A process with one rank that does what its standard input says, a command a line, and answers
@@ -29,6 +27,7 @@ import java.util.List;
  * join ID NRANKS RANK    joined | failed …
  * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
+ * splits COUNT           split: one communicator after the other
  * split COLOR            split | failed …
  * close                  closed
  * exit                   none
@@ -38,7 +37,6 @@ import java.util.List;
  * message.
  */
 final class RankMain {
-  private final Arena arena = Arena.ofShared();
   private Communicator communicator;
   private Stream stream;
 
@@ -84,6 +82,10 @@ final class RankMain {
         yield "never";
       }
       case "trials" -> "agreed " + trials(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+      case "splits" -> {
+        splits(communicator, stream, Integer.parseInt(words[1]));
+        yield "split";
+      }
       case "split" -> {
         communicator.split(Integer.parseInt(words[1]), 0);
         yield "split";
@@ -128,31 +130,50 @@ final class RankMain {
     return (rank * 2 + which + salt) % 3 == 0;
   }
 
+  static void splits(Communicator communicator, Stream stream, int count) {
+    for (int i = 0; i < count; i++) {
+      Communicator part = communicator.split(0, 0);
+      part.barrier(stream);
+      stream.synchronize();
+      part.close();
+    }
+  }
+
   private int trials(int count, int salt) {
-    return trials(communicator, stream, arena, count, salt);
+    return trials(communicator, stream, count, salt);
   }
 
   /** Every operation with every mixture of shared and private buffers. */
-  static int trials(Communicator communicator, Stream stream, Arena arena, int count, int salt) {
+  static int trials(Communicator communicator, Stream stream, int count, int salt) {
     int hash = 0;
     int rank = communicator.rank();
-    List<DeviceBuffer> buffers = new ArrayList<>();
     for (Trial.Op op : Trial.Op.values()) {
       for (int s = salt; s < salt + 4; s++) {
         Trial trial = new Trial(op, communicator.nranks(), rank, count, s);
-        DeviceBuffer in = buffer(communicator, arena, trial.inputLength(), isPrivate(rank, 0, s));
-        DeviceBuffer out = buffer(communicator, arena, trial.outputLength(), isPrivate(rank, 1, s));
-        trial.prepare(in, out);
-        trial.issue(communicator, in, out, stream);
-        stream.synchronize(Duration.ofSeconds(30));
-        trial.check(out);
+        try (Arena arena = Arena.ofShared()) {
+          run(communicator, stream, arena, trial);
+        }
         hash = hash * 31 + op.ordinal();
-        buffers.add(in);
-        buffers.add(out);
       }
     }
-    buffers.forEach(DeviceBuffer::close);
     return hash;
+  }
+
+  private static void run(Communicator communicator, Stream stream, Arena arena, Trial trial) {
+    int rank = trial.rank();
+    DeviceBuffer in =
+        buffer(communicator, arena, trial.inputLength(), isPrivate(rank, 0, trial.salt()));
+    DeviceBuffer out =
+        buffer(communicator, arena, trial.outputLength(), isPrivate(rank, 1, trial.salt()));
+    try {
+      trial.prepare(in, out);
+      trial.issue(communicator, in, out, stream);
+      stream.synchronize(Duration.ofSeconds(30));
+      trial.check(out);
+    } finally {
+      in.close();
+      out.close();
+    }
   }
 
   private static DeviceBuffer buffer(

@@ -14,9 +14,12 @@ import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
@@ -187,7 +190,7 @@ class RestrictedJvmTest {
             stream.fill(out, (byte) 0);
             communicator.allReduce(in, out, count, type, op, stream);
             stream.synchronize();
-            if (!java.util.Arrays.equals(ones, out.toBytes())) {
+            if (!Arrays.equals(ones, out.toBytes())) {
               throw new AssertionError(op + " of " + type);
             }
           }
@@ -197,8 +200,7 @@ class RestrictedJvmTest {
 
     private static byte[] ones(DataType type, int count) {
       byte[] bytes = new byte[count * type.byteSize()];
-      java.nio.ByteBuffer buffer =
-          java.nio.ByteBuffer.wrap(bytes).order(java.nio.ByteOrder.nativeOrder());
+      ByteBuffer buffer = ByteBuffer.wrap(bytes).order(ByteOrder.nativeOrder());
       for (int i = 0; i < count; i++) {
         switch (type) {
           case FLOAT32 -> buffer.putFloat(1);

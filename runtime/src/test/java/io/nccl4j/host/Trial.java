@@ -8,6 +8,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.util.Arrays;
 
 /**
  * One operation of one rank with everything that follows from a few numbers all ranks know: what it
@@ -149,7 +150,7 @@ record Trial(Op op, int nranks, int rank, int count, int salt) {
     }
     in.copyFrom(values);
     int[] before = new int[outputLength()];
-    java.util.Arrays.fill(before, UNTOUCHED);
+    Arrays.fill(before, UNTOUCHED);
     out.copyFrom(before);
   }
 
@@ -190,7 +191,7 @@ record Trial(Op op, int nranks, int rank, int count, int salt) {
   /** What the receive buffer must hold when the operation is complete. */
   int[] expected() {
     int[] out = new int[outputLength()];
-    java.util.Arrays.fill(out, UNTOUCHED);
+    Arrays.fill(out, UNTOUCHED);
     boolean isRoot = rank == root();
     switch (op) {
       case ALL_REDUCE -> sums(out, 0);
