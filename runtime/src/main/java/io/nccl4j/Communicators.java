@@ -40,7 +40,8 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   }
 
   /**
-   * Runs {@code task} once per rank, each on a thread of its own, and waits for all. If one throws,
+   * Runs {@code task} once per rank, each on a thread of its own, {@linkplain Device#bindThread bound} if there are
+   * processors for all, and waits for all. If one throws,
    * the communicators are aborted so that no other rank waits for it, and its exception is thrown
    * here with the others' suppressed.
    *
@@ -75,6 +76,9 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
 
   private void runRank(RankTask task, Communicator rank, List<Throwable> failures) {
     try {
+      if (ranks.size() <= Runtime.getRuntime().availableProcessors()) {
+        rank.device().bindThread();
+      }
       task.run(rank);
     } catch (Throwable e) {
       synchronized (failures) {

@@ -166,7 +166,20 @@ public final class Bench {
     joined.addAll(communicators);
   }
 
+  /** One thread per processor is what polling ranks want; where there are more threads, the system divides best. */
+  private void bind(int thread) {
+    int number = placement.firstRank() / options.gpus() + thread;
+    if (placement.nranks() / options.gpus() <= Runtime.getRuntime().availableProcessors()) {
+      Device device =
+          backend == Backend.HOST
+              ? Device.get(backend, number)
+              : placement.device(backend, thread * options.gpus());
+      device.bindThread();
+    }
+  }
+
   private void runThread(int thread, List<Communicator> local) {
+    bind(thread);
     try (RankSet ranks = ranks(thread, local)) {
       try {
         RunListener own = thread == 0 && placement.reports() ? listener : null;

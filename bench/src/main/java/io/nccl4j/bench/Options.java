@@ -22,6 +22,7 @@ import org.jspecify.annotations.Nullable;
  * @param types element types, one run each
  * @param root the root, or −1 for all roots; programs without a root ignore it
  * @param blocking what the timed loop does after each operation
+ * @param rotate whether each operation uses another part of the buffers
  * @param timestamps whether each line ends with a time stamp
  * @param output file for JSON; null for none
  * @param backend where the ranks run
@@ -38,6 +39,7 @@ public record Options(
     int root,
     Blocking blocking,
     boolean timestamps,
+    boolean rotate,
     @Nullable Path output,
     Backend backend) {
   /** The largest number of ranks one process can hold. */
@@ -146,6 +148,7 @@ public record Options(
     private int root;
     private Blocking blocking = Blocking.NONE;
     private boolean timestamps;
+    private boolean rotate = true;
     private @Nullable Path output;
     private Backend backend = Backend.AUTO;
 
@@ -235,6 +238,12 @@ public record Options(
       return this;
     }
 
+    /** Whether each operation uses another part of the buffers, which keeps them out of caches. */
+    public Builder rotate(boolean value) {
+      rotate = value;
+      return this;
+    }
+
     /** File for JSON; default none. */
     public Builder output(@Nullable Path value) {
       output = value;
@@ -265,6 +274,7 @@ public record Options(
           root,
           blocking,
           timestamps,
+          rotate,
           output,
           backend);
     }

@@ -4,23 +4,24 @@ import java.util.function.LongFunction;
 
 /**
  * What runs untimed before the first size. First the just-in-time compilers get to work: operations
- * of each size are repeated until their time no longer falls, which nccl-tests, compiled ahead of
+ * of each size are repeated until nothing more is compiled, which nccl-tests, compiled ahead of
  * time, does not need. Then each size gets the warm-up operations of {@code -w}.
  *
  * <p>All ranks run the same number of operations, because they decide by times all of them know.
  */
 final class WarmUp {
   /** Time for the first combination of type and reduction, and for each later one. */
-  private static final double FIRST_BUDGET = 1.5e9;
+  private static final double FIRST_BUDGET = 3e9;
 
-  private static final double LATER_BUDGET = 0.3e9;
+  private static final double LATER_BUDGET = 0.5e9;
 
   /** Operations after which the compilers have seen enough, where time permits. */
   private static final long ENOUGH = 20_000;
 
-  private static final double BATCH_NANOS = 2e6;
+  private static final double BATCH_NANOS = 5e6;
+  private static final int FIRST_BATCH = 100;
   private static final int MAX_BATCH = 1 << 16;
-  private static final int STEADY_BATCHES = 3;
+  private static final int QUIET_BATCHES = 3;
 
   private final Options options;
   private final RankSet ranks;
@@ -58,24 +59,26 @@ final class WarmUp {
     }
   }
 
-  // Returns the nanoseconds it took.
+  /**
+   * Repeats operations of one size, in batches between which the compilers have the processors to themselves: ranks that
+   * poll would keep them from ever finishing. Returns the nanoseconds it took.
+   */
   private double compile(Case size, double share) {
     ranks.prepare(size, false, options.iterations());
+    long start = System.nanoTime();
     double spent = 0;
-    double best = Double.MAX_VALUE;
     long operations = 0;
-    int batch = 1;
-    int steady = 0;
-    while (spent < share && (steady < STEADY_BATCHES || operations < ENOUGH)) {
+    int batch = FIRST_BATCH;
+    int quiet = 0;
+    while (spent < share && (quiet < QUIET_BATCHES || operations < ENOUGH)) {
+      long before = CompilerThreads.compileMillis();
       double nanos = team.max(timing.nanos(batch, options.blocking()));
-      double each = nanos / batch;
-      steady = each > best * 0.95 ? steady + 1 : 0;
-      best = Math.min(best, each);
-      spent += nanos;
+      CompilerThreads.awaitIdle();
+      boolean compiled = team.max(CompilerThreads.compileMillis() - before) > 0;
+      quiet = compiled ? 0 : quiet + 1;
       operations += batch;
-      if (nanos < BATCH_NANOS && batch < MAX_BATCH) {
-        batch *= 2;
-      }
+      batch = (int) Math.clamp(batch * BATCH_NANOS / nanos, 1, MAX_BATCH);
+      spent = team.max(System.nanoTime() - start);
     }
     return spent;
   }

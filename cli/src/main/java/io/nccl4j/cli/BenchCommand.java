@@ -165,6 +165,13 @@ abstract class BenchCommand implements Callable<Integer> {
   private int timestamps;
 
   @Option(
+      names = "--no-rotate",
+      description =
+          "Use the same part of the buffers in each iteration, which caches may hold; by default each iteration uses"
+              + " another part.")
+  private boolean fixed;
+
+  @Option(
       names = {"-J", "--output_file"},
       paramLabel = "FILE",
       description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
@@ -237,6 +244,7 @@ abstract class BenchCommand implements Callable<Integer> {
         .root(root)
         .blocking(Blocking.ofNumber(blocking))
         .timestamps(timestamps == 1)
+        .rotate(!fixed)
         .output(output)
         .backend(Backend.ofLabel(backend))
         .build();

@@ -13,7 +13,7 @@ import java.lang.invoke.VarHandle;
  * header     magic, layout, nranks, uuid                                    creator writes once
  *            epoch: grows whenever a rank fails, leaves or is found dead    anybody, atomically
  * process p  robust mutex (64 B), flags: left or away, dead                 see DeathWatch
- * rank r     state                                                          owner
+ * rank r     state, processor                                               owner
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
  *            outbox  16 slots of 512 B: word0 = [signature:32 | seq:32]     owner
@@ -46,6 +46,7 @@ final class ControlBlock {
   private static final long LEFT = 64;
   private static final long AWAY = 2;
   private static final long DEAD = 72;
+  private static final long PROCESSOR = 64;
   private static final long DONE = LINE;
   private static final long SYNC = 2 * LINE;
   private static final long STAGING = 3 * LINE;
@@ -128,6 +129,10 @@ final class ControlBlock {
     return (long) LONG.getOpaque(memory, offset);
   }
 
+  void setOpaque(long offset, long value) {
+    LONG.setOpaque(memory, offset, value);
+  }
+
   boolean compareAndSet(long offset, long expected, long value) {
     return LONG.compareAndSet(memory, offset, expected, value);
   }
@@ -179,6 +184,11 @@ final class ControlBlock {
 
   long state(int rank) {
     return rank(rank);
+  }
+
+  /** Where the rank's processor stands, from 1; 0 if it has never waited for long. */
+  long processor(int rank) {
+    return rank(rank) + PROCESSOR;
   }
 
   long done(int rank) {

@@ -36,6 +36,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   private final Ledger ledger;
   private final Explanation explanation;
   private final Health health;
+  private final Placement placement;
   private final HostHeap.@Nullable Block staging;
   private final MemorySegment[] heapOf;
   private final long[] stagingOf;
@@ -68,6 +69,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     this.explanation = new Explanation(this, ledger, part);
     this.health = new Health(this, part, explanation, config.operationTimeout().toNanos());
     int nranks = part.nranks();
+    placement = new Placement(control, rank, nranks);
     heapOf = new MemorySegment[nranks];
     stagingOf = new long[nranks];
     sendSeq = new long[nranks];
@@ -318,6 +320,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   Health health() {
     return health;
+  }
+
+  Placement placement() {
+    return placement;
   }
 
   Explanation explanation() {

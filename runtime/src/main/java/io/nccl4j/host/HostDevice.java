@@ -81,6 +81,11 @@ final class HostDevice implements Device {
   }
 
   @Override
+  public boolean bindThread() {
+    return Machine.bindThread(ordinal);
+  }
+
+  @Override
   public Stream newStream() {
     return HostStream.open(this);
   }

@@ -661,6 +661,11 @@ final class HostStream implements EngineStream<HostWork> {
     forEachPending(work -> work.communicator.health().checkDeadline(work, now));
   }
 
+  /** Sees to it that the caller's thread is not in the way of the ranks it waits for. */
+  void checkPlacement(long now) {
+    forEachPending(work -> work.communicator.placement().check(work, now));
+  }
+
   private void forEachPending(Consumer<HostWork> action) {
     long head = head();
     if (head == tail()) {

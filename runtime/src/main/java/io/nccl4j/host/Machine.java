@@ -1,8 +1,10 @@
 package io.nccl4j.host;
 
+import io.nccl4j.bindings.Libc;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.BitSet;
 
 /** Facts about this machine that the engine and messages need. */
 final class Machine {
@@ -11,7 +13,31 @@ final class Machine {
 
   private static final String PROCESSOR_NAME = readProcessorName();
 
+  private static final BitSet ALLOWED = allowed();
+
   private Machine() {}
+
+  private static BitSet allowed() {
+    return Libc.isAvailable() ? Libc.schedGetaffinity() : new BitSet();
+  }
+
+  /** Binds the calling thread to one of the processors this process may use; false if that is not possible. */
+  static boolean bindThread(int index) {
+    if (ALLOWED.isEmpty() || Thread.currentThread().isVirtual()) {
+      return false;
+    }
+    BitSet one = new BitSet();
+    one.set(ALLOWED.stream().skip(index % ALLOWED.cardinality()).findFirst().orElseThrow());
+    Libc.schedSetaffinity(one);
+    return true;
+  }
+
+  /** Lets the calling thread, which may have been started by a bound one, use all processors of this process. */
+  static void unbindThread() {
+    if (!ALLOWED.isEmpty()) {
+      Libc.schedSetaffinity(ALLOWED);
+    }
+  }
 
   static String processorName() {
     return PROCESSOR_NAME;

@@ -84,6 +84,7 @@ final class Progress {
     int patience = limit == SPINS ? PATIENCE : 1;
     int polls = 0;
     boolean alone = false;
+    long seen = stream.head();
     while (true) {
       int result = Step.BLOCKED;
       if (stream.tryOwn()) {
@@ -110,11 +111,17 @@ final class Progress {
         stream.want();
         Thread.onSpinWait();
       }
-      if (stream.head() >= target) {
+      long head = stream.head();
+      if (head >= target) {
         return true;
       }
-      if (result == Step.MOVED) {
+      if (result == Step.MOVED || head != seen) {
+        // Whatever comes next is waited for afresh: polling first, sleeping last.
+        seen = head;
         polls = 0;
+        if (waiter != null) {
+          waiter.moved();
+        }
         continue;
       }
       if (!alone && help(stream, result == Step.DEPENDS ? null : Thread.currentThread())) {
@@ -206,7 +213,7 @@ final class Progress {
   private static final class Waiter {
     private final long timeoutNanos;
     private final long start = System.nanoTime();
-    private long slowSince = start;
+    private long slowSince;
     private long sleep = MIN_SLEEP_NANOS;
 
     Waiter(long timeoutNanos) {
@@ -214,16 +221,20 @@ final class Progress {
     }
 
     void moved() {
-      slowSince = System.nanoTime();
+      slowSince = 0;
       sleep = MIN_SLEEP_NANOS;
     }
 
     boolean await(HostStream stream) {
       long now = System.nanoTime();
+      if (slowSince == 0) {
+        slowSince = now;
+      }
       if (stream.tryOwn()) {
         try {
           stream.checkFaults();
           stream.checkDeadline(now);
+          stream.checkPlacement(now);
         } finally {
           stream.disown();
         }
@@ -243,6 +254,7 @@ final class Progress {
 
   /** The ticker: a stream that has work and was not owned at two ticks running gets a step. */
   private static void tick() {
+    Machine.unbindThread();
     HostStream[] lazy = {};
     int idle = 0;
     while (true) {
