@@ -40,10 +40,10 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   }
 
   /**
-   * Runs {@code task} once per rank, each on a thread of its own, {@linkplain Device#bindThread bound} if there are
-   * processors for all, and waits for all. If one throws,
-   * the communicators are aborted so that no other rank waits for it, and its exception is thrown
-   * here with the others' suppressed.
+   * Runs {@code task} once per rank, each on a thread of its own, {@linkplain Device#bindThread
+   * bound} if there are processors for all, and waits for all. If one throws, the communicators are
+   * aborted so that no other rank waits for it, and its exception is thrown here with the others'
+   * suppressed.
    *
    * @throws Exception the first exception of any rank
    */

@@ -108,11 +108,13 @@ public interface Device {
   PinnedBuffer allocatePinned(long bytes);
 
   /**
-   * Binds the calling thread to the processor that serves this device best: on the host backend processor {@code ordinal},
-   * counted around those this process may use. Without it the system may leave two ranks that poll on one processor. A
-   * thread keeps its binding until it ends, and hands it on to threads it starts: bind threads that were made for a rank.
+   * Binds the calling thread to the processor that serves this device best: on the host backend
+   * processor {@code ordinal}, counted around those this process may use. Without it the system may
+   * leave two ranks that poll on one processor. A thread keeps its binding until it ends, and hands
+   * it on to threads it starts: bind threads that were made for a rank.
    *
-   * @return false if the thread was left alone: it is a virtual thread, or the system offers no binding
+   * @return false if the thread was left alone: it is a virtual thread, or the system offers no
+   *     binding
    */
   boolean bindThread();
 

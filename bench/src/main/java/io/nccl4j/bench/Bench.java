@@ -166,7 +166,10 @@ public final class Bench {
     joined.addAll(communicators);
   }
 
-  /** One thread per processor is what polling ranks want; where there are more threads, the system divides best. */
+  /**
+   * One thread per processor is what polling ranks want; where there are more threads, the system
+   * divides best.
+   */
   private void bind(int thread) {
     int number = placement.firstRank() / options.gpus() + thread;
     if (placement.nranks() / options.gpus() <= Runtime.getRuntime().availableProcessors()) {

@@ -10,8 +10,9 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 
 /**
- * The just-in-time compilers' threads of this process, as Linux shows them. Where ranks take all processors, a compiler at
- * work takes time slices of milliseconds from one of them, and the operation that is measured is not the one to blame.
+ * The just-in-time compilers' threads of this process, as Linux shows them. Where ranks take all
+ * processors, a compiler at work takes time slices of milliseconds from one of them, and the
+ * operation that is measured is not the one to blame.
  */
 final class CompilerThreads {
   private static final Path TASKS = Path.of("/proc/self/task");

@@ -60,8 +60,9 @@ final class WarmUp {
   }
 
   /**
-   * Repeats operations of one size, in batches between which the compilers have the processors to themselves: ranks that
-   * poll would keep them from ever finishing. Returns the nanoseconds it took.
+   * Repeats operations of one size, in batches between which the compilers have the processors to
+   * themselves: ranks that poll would keep them from ever finishing. Returns the nanoseconds it
+   * took.
    */
   private double compile(Case size, double share) {
     ranks.prepare(size, false, options.iterations());

@@ -157,9 +157,10 @@ final class Worker {
   }
 
   /**
-   * Times the iterations again and again, as long as that takes little, and returns the median of the ranks' mean times.
-   * Twenty operations of 0.2 µs are over before a processor has noticed; one time slice lost to another thread would
-   * multiply the result. What ran while a compiler did is run again.
+   * Times the iterations again and again, as long as that takes little, and returns the median of
+   * the ranks' mean times. Twenty operations of 0.2 µs are over before a processor has noticed; one
+   * time slice lost to another thread would multiply the result. What ran while a compiler did is
+   * run again.
    */
   private double medianNanos() {
     List<Double> times = new ArrayList<>();
@@ -175,14 +176,17 @@ final class Worker {
         CompilerThreads.awaitIdle();
         continue;
       }
-      // Each rank of this thread took as long as the thread. All ranks come to the same sum, and so to the same decision.
+      // Each rank of this thread took as long as the thread. All ranks come to the same sum, and so
+      // to the same decision.
       double mean = team.sum(nanos * ranks.size()) / nranks;
       times.add(mean);
       total += mean;
     }
     times.sort(null);
     int middle = times.size() / 2;
-    return times.size() % 2 == 1 ? times.get(middle) : (times.get(middle - 1) + times.get(middle)) / 2;
+    return times.size() % 2 == 1
+        ? times.get(middle)
+        : (times.get(middle - 1) + times.get(middle)) / 2;
   }
 
   /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */

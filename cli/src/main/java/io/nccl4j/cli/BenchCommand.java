@@ -167,8 +167,8 @@ abstract class BenchCommand implements Callable<Integer> {
   @Option(
       names = "--no-rotate",
       description =
-          "Use the same part of the buffers in each iteration, which caches may hold; by default each iteration uses"
-              + " another part.")
+          "Use the same part of the buffers in each iteration, which caches may hold; by default"
+              + " each iteration uses another part.")
   private boolean fixed;
 
   @Option(

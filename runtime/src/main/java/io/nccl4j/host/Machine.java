@@ -21,7 +21,10 @@ final class Machine {
     return Libc.isAvailable() ? Libc.schedGetaffinity() : new BitSet();
   }
 
-  /** Binds the calling thread to one of the processors this process may use; false if that is not possible. */
+  /**
+   * Binds the calling thread to one of the processors this process may use; false if that is not
+   * possible.
+   */
   static boolean bindThread(int index) {
     if (ALLOWED.isEmpty() || Thread.currentThread().isVirtual()) {
       return false;
@@ -32,7 +35,10 @@ final class Machine {
     return true;
   }
 
-  /** Lets the calling thread, which may have been started by a bound one, use all processors of this process. */
+  /**
+   * Lets the calling thread, which may have been started by a bound one, use all processors of this
+   * process.
+   */
   static void unbindThread() {
     if (!ALLOWED.isEmpty()) {
       Libc.schedSetaffinity(ALLOWED);

@@ -7,12 +7,13 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Keeps ranks that wait for each other from sharing a processor while another one is free. Schedulers leave two polling
- * threads where they are for a long time, and each exchange then costs a time slice instead of a cache line.
+ * Keeps ranks that wait for each other from sharing a processor while another one is free.
+ * Schedulers leave two polling threads where they are for a long time, and each exchange then costs
+ * a time slice instead of a cache line.
  *
- * <p>Asked only when polling was in vain: each rank then notes its processor in the control block, and of two on the same
- * one the higher rank moves its thread away. The thread may be moved again by the system: its set of allowed processors
- * is as before.
+ * <p>Asked only when polling was in vain: each rank then notes its processor in the control block,
+ * and of two on the same one the higher rank moves its thread away. The thread may be moved again
+ * by the system: its set of allowed processors is as before.
  */
 final class Placement {
   private static final Logger LOG = LogManager.getLogger(Placement.class);
@@ -31,7 +32,10 @@ final class Placement {
     possible = nranks > 1 && nranks <= Machine.PROCESSORS && Libc.isAvailable();
   }
 
-  /** Moves the current thread if it shares its processor with the rank that its work waits for; by the owner. */
+  /**
+   * Moves the current thread if it shares its processor with the rank that its work waits for; by
+   * the owner.
+   */
   void check(HostWork work, long now) {
     int peer = work.blockedOn;
     if (!possible || peer < 0 || peer == rank || Thread.currentThread().isVirtual()) {

@@ -186,8 +186,8 @@ class HeapTest {
       Held before = null;
       for (int i = 0; i < count + 3; i++) {
         if (i == 3) {
-          Held.assertNoMoreThan(new Held(
-                  Long.MAX_VALUE - 2, start.threads(), start.mappings(), start.bytes()));
+          Held.assertNoMoreThan(
+              new Held(Long.MAX_VALUE - 2, start.threads(), start.mappings(), start.bytes()));
           before = Held.now();
         }
         UniqueId id = UniqueId.create(Backend.HOST);
