@@ -26,8 +26,8 @@ import org.jspecify.annotations.Nullable;
  * same number of ranks.
  *
  * <p><b>Threads.</b> One thread at a time; handing over is fine, overlapping calls are refused with
- * an {@link InvalidUsageException}. Only {@link #abort()} and {@link #state()} may be called at any
- * time by any thread.
+ * an {@link InvalidUsageException}. Only {@link #abort()}, {@link #state()}, {@link #failure()} and
+ * {@link #counters()} may be called at any time by any thread.
  *
  * <p><b>Errors.</b> Wrong arguments throw {@link InvalidArgumentException} from the call, and
  * nothing is started. What goes wrong later is thrown by {@link Stream#synchronize()}: {@link
@@ -151,6 +151,9 @@ public interface Communicator extends AutoCloseable {
 
   /** Why this communicator is {@link State#FAILED} or {@link State#ABORTED}. Any thread may ask. */
   Optional<NcclException> failure();
+
+  /** What this rank has submitted, and how full its work FIFO is. Any thread may ask. */
+  CommunicatorCounters counters();
 
   /**
    * Reduces {@code count} elements of all ranks; every rank gets the result.
@@ -347,6 +350,24 @@ public interface Communicator extends AutoCloseable {
 
   /** Completes on each rank's stream only after every rank has reached it. */
   void barrier(Stream stream);
+
+  /**
+   * Runs operations untimed until the JVM has compiled what they need and the ranks have touched
+   * the memory they meet in, so that the first operations that count take no longer than later
+   * ones. All ranks call it, with equal plans; it waits. It uses a stream and buffers of its own:
+   * nothing of the caller's is read or written.
+   *
+   * <p>A program that issues several operations calls it once with all of them, right after the
+   * communicator was made, as the code is compiled for the process: further communicators like it
+   * need no warm-up for that, but for their memory a short one, with few iterations.
+   *
+   * @throws InvalidArgumentException if a peer of the plan does not exist
+   * @throws InvalidUsageException if a group is open on this thread
+   * @throws MismatchException on every rank, if the plans are not equal; nothing was run then, and
+   *     the communicator stays usable
+   * @throws NcclException if an operation failed, as {@link Stream#synchronize()} throws it
+   */
+  void warmUp(WarmUp plan);
 
   /** {@link #split(int, int, CommunicatorConfig)} with this communicator's configuration. */
   default @Nullable Communicator split(int color, int key) {

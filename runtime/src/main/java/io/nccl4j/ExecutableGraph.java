@@ -16,16 +16,17 @@ public interface ExecutableGraph extends AutoCloseable {
    * Queues the graph's work on a stream.
    *
    * @throws InvalidUsageException if this graph, a buffer or a communicator in it is closed, or a
-   *     communicator has failed; nothing was started
+   *     communicator has failed, or the stream is being captured, or a group is open on this
+   *     thread; nothing was started
    */
   void launch(Stream stream);
 
   /**
-   * Replaces buffers and counts by those of another capture of the same operations. It waits for
-   * launches under way.
+   * Replaces buffers and counts, scalars and fill values by those of another capture of the same
+   * operations. It waits for launches under way.
    *
-   * @throws InvalidArgumentException if {@code graph} differs in more than buffers and counts; the
-   *     message says where, and nothing is changed
+   * @throws InvalidArgumentException if {@code graph} differs in more than that; the message says
+   *     where, and nothing is changed
    */
   void update(Graph graph);
 

@@ -1,7 +1,7 @@
 package io.nccl4j.bindings;
 
 /**
- * Size and identity of an open file, as of {@link Libc#fstat}.
+ * Size and identity of an open file, as of {@link Descriptors#fstat}.
  *
  * @param size bytes of the file, holes included
  * @param allocatedBytes bytes that memory or disk was taken for

@@ -14,7 +14,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * Links C functions for {@link Libc} and turns every obstacle into a reason.
+ * Links C functions for {@link Libc} and the classes by subject, and turns every obstacle into a
+ * reason.
  *
  * <p>The constructor never throws: it checks the platform, that native access is granted, and that
  * the functions exist. Handles may be asked for only if there is no {@link #reason}.

@@ -12,7 +12,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.StructLayout;
 
 /**
- * The C structures that {@link Libc} passes, the same on x86-64 and aarch64.
+ * The C structures that the calls of {@link Libc} pass, the same on x86-64 and aarch64.
  *
  * <p>musl declares some lengths as a 32-bit number and padding; written as a small 64-bit number
  * they are the same bytes on these little-endian processors.

@@ -22,7 +22,7 @@ class LibcAvailabilityTest {
     public static void main(String[] arguments) {
       System.out.println(Libc.isAvailable() + " " + Libc.unavailableReason());
       try {
-        System.out.println(Libc.getpid());
+        System.out.println(Processes.getpid());
       } catch (UnsupportedOperationException e) {
         System.out.println(e.getMessage());
       }

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Memory files, mappings and plain descriptors. */
 class LibcMemoryTest {
   private static final long MIB = 1 << 20;
-  private static final int READ_WRITE = Libc.PROT_READ | Libc.PROT_WRITE;
+  private static final int READ_WRITE = Memory.PROT_READ | Memory.PROT_WRITE;
   private static final int NO_FD = 1_000_000_000;
 
   @TempDir Path directory;
@@ -31,13 +31,13 @@ class LibcMemoryTest {
   }
 
   private static int memoryFile(long bytes) {
-    int fd = Libc.memfdCreate("nccl4j-test", Libc.MFD_CLOEXEC | Libc.MFD_ALLOW_SEALING);
-    Libc.ftruncate(fd, bytes);
+    int fd = Memory.memfdCreate("nccl4j-test", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
+    Memory.ftruncate(fd, bytes);
     return fd;
   }
 
   private static MemorySegment map(int fd, long bytes) {
-    return Libc.mmap(bytes, READ_WRITE, Libc.MAP_SHARED | Libc.MAP_NORESERVE, fd, 0);
+    return Memory.mmap(bytes, READ_WRITE, Memory.MAP_SHARED | Memory.MAP_NORESERVE, fd, 0);
   }
 
   @Test
@@ -45,46 +45,47 @@ class LibcMemoryTest {
     int fd = memoryFile(MIB);
     MemorySegment first = map(fd, MIB);
     MemorySegment second = map(fd, MIB);
-    Libc.close(fd);
+    Descriptors.close(fd);
     assertNotEquals(first.address(), second.address());
     assertEquals(MIB, first.byteSize());
     first.set(JAVA_LONG, 8, 42);
     second.set(JAVA_LONG, MIB - 8, 43);
     assertEquals(42, second.get(JAVA_LONG, 8));
     assertEquals(43, first.get(JAVA_LONG, MIB - 8));
-    Libc.munmap(first);
-    Libc.munmap(second);
+    Memory.munmap(first);
+    Memory.munmap(second);
   }
 
   @Test
   void sealedFileCannotShrink() {
     int fd = memoryFile(MIB);
-    assertEquals(0, Libc.getSeals(fd));
-    Libc.addSeals(fd, Libc.F_SEAL_SHRINK | Libc.F_SEAL_SEAL);
-    assertEquals(Libc.F_SEAL_SHRINK | Libc.F_SEAL_SEAL, Libc.getSeals(fd));
-    Libc.ftruncate(fd, 2 * MIB);
-    LibcException failure = LibcConditions.failsWithoutLeak(() -> Libc.ftruncate(fd, MIB));
+    assertEquals(0, Memory.getSeals(fd));
+    Memory.addSeals(fd, Memory.F_SEAL_SHRINK | Memory.F_SEAL_SEAL);
+    assertEquals(Memory.F_SEAL_SHRINK | Memory.F_SEAL_SEAL, Memory.getSeals(fd));
+    Memory.ftruncate(fd, 2 * MIB);
+    LibcException failure = LibcConditions.failsWithoutLeak(() -> Memory.ftruncate(fd, MIB));
     assertEquals("EPERM", failure.errnoName());
     assertEquals(
         Errno.EPERM,
-        assertThrows(LibcException.class, () -> Libc.addSeals(fd, Libc.F_SEAL_GROW)).errno());
-    Libc.close(fd);
+        assertThrows(LibcException.class, () -> Memory.addSeals(fd, Memory.F_SEAL_GROW)).errno());
+    Descriptors.close(fd);
   }
 
   @Test
   void fallocateTakesMemoryAndAHoleGivesItBack() {
     int fd = memoryFile(8 * MIB);
-    assertEquals(0, Libc.fstat(fd).allocatedBytes());
-    Libc.fallocate(fd, 0, 2 * MIB, 4 * MIB);
-    assertEquals(4 * MIB, Libc.fstat(fd).allocatedBytes());
+    assertEquals(0, Descriptors.fstat(fd).allocatedBytes());
+    Memory.fallocate(fd, 0, 2 * MIB, 4 * MIB);
+    assertEquals(4 * MIB, Descriptors.fstat(fd).allocatedBytes());
     MemorySegment memory = map(fd, 8 * MIB);
     memory.set(JAVA_BYTE, 2 * MIB, (byte) 7);
-    Libc.fallocate(fd, Libc.FALLOC_FL_PUNCH_HOLE | Libc.FALLOC_FL_KEEP_SIZE, 2 * MIB, 4 * MIB);
-    assertEquals(0, Libc.fstat(fd).allocatedBytes());
-    assertEquals(8 * MIB, Libc.fstat(fd).size());
+    Memory.fallocate(
+        fd, Memory.FALLOC_FL_PUNCH_HOLE | Memory.FALLOC_FL_KEEP_SIZE, 2 * MIB, 4 * MIB);
+    assertEquals(0, Descriptors.fstat(fd).allocatedBytes());
+    assertEquals(8 * MIB, Descriptors.fstat(fd).size());
     assertEquals(0, memory.get(JAVA_BYTE, 2 * MIB));
-    Libc.munmap(memory);
-    Libc.close(fd);
+    Memory.munmap(memory);
+    Descriptors.close(fd);
   }
 
   @Test
@@ -92,37 +93,42 @@ class LibcMemoryTest {
     int fd = memoryFile(8 * MIB);
     MemorySegment memory = map(fd, 8 * MIB);
     Set<Integer> known = Set.of(0, Errno.EINVAL);
-    int populated = Libc.madvise(memory.asSlice(0, MIB), Libc.MADV_POPULATE_WRITE);
+    int populated = Memory.madvise(memory.asSlice(0, MIB), Memory.MADV_POPULATE_WRITE);
     assertTrue(known.contains(populated), Errno.name(populated));
     if (populated == 0) {
-      assertTrue(Libc.fstat(fd).allocatedBytes() >= MIB);
+      assertTrue(Descriptors.fstat(fd).allocatedBytes() >= MIB);
     }
-    assertEquals(0, Libc.madvise(memory, Libc.MADV_DONTNEED));
-    assertNotEquals(0, Libc.madvise(memory.asSlice(1, 4096), Libc.MADV_DONTNEED));
+    assertEquals(0, Memory.madvise(memory, Memory.MADV_DONTNEED));
+    assertNotEquals(0, Memory.madvise(memory.asSlice(1, 4096), Memory.MADV_DONTNEED));
     // Whether huge pages can be had is the machine's affair; the error must be a sensible one.
-    int collapsed = Libc.madvise(memory, Libc.MADV_COLLAPSE);
+    int collapsed = Memory.madvise(memory, Memory.MADV_COLLAPSE);
     assertFalse(collapsed == Errno.EBADF || collapsed < 0, Errno.name(collapsed));
-    int locked = Libc.mlock(memory.asSlice(0, 4096));
+    int locked = Memory.mlock(memory.asSlice(0, 4096));
     assertTrue(Set.of(0, Errno.ENOMEM, Errno.EPERM, Errno.EAGAIN).contains(locked));
-    Libc.munmap(memory);
-    Libc.close(fd);
+    Memory.munmap(memory);
+    Descriptors.close(fd);
   }
 
   @Test
   void aFixedMappingReplacesAPartOfAnother() {
-    long page = Libc.pageSize();
+    long page = Memory.pageSize();
     assertEquals(1, Long.bitCount(page));
     MemorySegment reserved =
-        Libc.mmap(4 * page, Libc.PROT_NONE, Libc.MAP_PRIVATE | Libc.MAP_ANONYMOUS, -1, 0);
+        Memory.mmap(4 * page, Memory.PROT_NONE, Memory.MAP_PRIVATE | Memory.MAP_ANONYMOUS, -1, 0);
     int fd = memoryFile(page);
     MemorySegment part =
-        Libc.mmap(
-            reserved.address() + page, page, READ_WRITE, Libc.MAP_SHARED | Libc.MAP_FIXED, fd, 0);
+        Memory.mmap(
+            reserved.address() + page,
+            page,
+            READ_WRITE,
+            Memory.MAP_SHARED | Memory.MAP_FIXED,
+            fd,
+            0);
     assertEquals(reserved.address() + page, part.address());
     part.set(JAVA_LONG, 0, 5);
     assertEquals(5, reserved.get(JAVA_LONG, page));
-    Libc.munmap(reserved);
-    Libc.close(fd);
+    Memory.munmap(reserved);
+    Descriptors.close(fd);
   }
 
   @Test
@@ -130,7 +136,7 @@ class LibcMemoryTest {
     int fd = memoryFile(MIB);
     MemorySegment memory;
     try (Arena arena = Arena.ofConfined()) {
-      memory = MemoryAccess.mapped(arena, MIB, READ_WRITE, Libc.MAP_SHARED, fd, 0);
+      memory = MemoryAccess.mapped(arena, MIB, READ_WRITE, Memory.MAP_SHARED, fd, 0);
       memory.set(JAVA_LONG, 0, 1);
     }
     assertThrows(IllegalStateException.class, () -> memory.get(JAVA_LONG, 0));
@@ -138,8 +144,8 @@ class LibcMemoryTest {
     closed.close();
     assertThrows(
         IllegalStateException.class,
-        () -> MemoryAccess.mapped(closed, MIB, READ_WRITE, Libc.MAP_SHARED, fd, 0));
-    Libc.close(fd);
+        () -> MemoryAccess.mapped(closed, MIB, READ_WRITE, Memory.MAP_SHARED, fd, 0));
+    Descriptors.close(fd);
   }
 
   @Test
@@ -158,7 +164,7 @@ class LibcMemoryTest {
   void failuresNameFunctionErrorAndAttempt() {
     LibcException failure =
         LibcConditions.failsWithoutLeak(
-            () -> Libc.mmap(4096, READ_WRITE, Libc.MAP_SHARED, NO_FD, 0));
+            () -> Memory.mmap(4096, READ_WRITE, Memory.MAP_SHARED, NO_FD, 0));
     assertEquals("mmap", failure.function());
     assertEquals(Errno.EBADF, failure.errno());
     assertEquals("EBADF", failure.errnoName());
@@ -168,88 +174,97 @@ class LibcMemoryTest {
     assertTrue(message.endsWith(failure.attempt()), message);
     assertThrows(
         IllegalArgumentException.class,
-        () -> Libc.mmap(-1, READ_WRITE, Libc.MAP_PRIVATE | Libc.MAP_ANONYMOUS, -1, 0));
+        () -> Memory.mmap(-1, READ_WRITE, Memory.MAP_PRIVATE | Memory.MAP_ANONYMOUS, -1, 0));
   }
 
   @Test
   void failingCallsLeaveNoDescriptor() throws Exception {
     String tooLong = "x".repeat(300);
     assertEquals(
-        Errno.EINVAL, LibcConditions.failsWithoutLeak(() -> Libc.memfdCreate(tooLong, 0)).errno());
+        Errno.EINVAL,
+        LibcConditions.failsWithoutLeak(() -> Memory.memfdCreate(tooLong, 0)).errno());
     assertEquals(
         Errno.ENOENT,
         LibcConditions.failsWithoutLeak(
-                () -> Libc.open(directory.resolve("none").toString(), Libc.O_RDONLY, 0))
+                () ->
+                    Descriptors.open(directory.resolve("none").toString(), Descriptors.O_RDONLY, 0))
             .errno());
     for (int errno :
         new int[] {
-          LibcConditions.failsWithoutLeak(() -> Libc.dup(NO_FD)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.close(NO_FD)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.fstat(NO_FD)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.getSeals(NO_FD)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.eventfdWrite(NO_FD, 1)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.eventfdRead(NO_FD)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.fallocate(NO_FD, 0, 0, 1)).errno()
+          LibcConditions.failsWithoutLeak(() -> Descriptors.dup(NO_FD)).errno(),
+          LibcConditions.failsWithoutLeak(() -> Descriptors.close(NO_FD)).errno(),
+          LibcConditions.failsWithoutLeak(() -> Descriptors.fstat(NO_FD)).errno(),
+          LibcConditions.failsWithoutLeak(() -> Memory.getSeals(NO_FD)).errno(),
+          LibcConditions.failsWithoutLeak(() -> Descriptors.eventfdWrite(NO_FD, 1)).errno(),
+          LibcConditions.failsWithoutLeak(() -> Descriptors.eventfdRead(NO_FD)).errno(),
+          LibcConditions.failsWithoutLeak(() -> Memory.fallocate(NO_FD, 0, 0, 1)).errno()
         }) {
       assertEquals(Errno.EBADF, errno);
     }
-    assertEquals(Errno.EINVAL, LibcConditions.failsWithoutLeak(() -> Libc.eventfd(0, 0x2)).errno());
-    assertEquals(Errno.EINVAL, LibcConditions.failsWithoutLeak(() -> Libc.pipe2(0x1)).errno());
+    assertEquals(
+        Errno.EINVAL, LibcConditions.failsWithoutLeak(() -> Descriptors.eventfd(0, 0x2)).errno());
+    assertEquals(
+        Errno.EINVAL, LibcConditions.failsWithoutLeak(() -> Descriptors.pipe2(0x1)).errno());
   }
 
   @Test
   void filesAreReadWrittenAndIdentified() throws Exception {
     Path file = directory.resolve("file");
     int fd =
-        Libc.open(file.toString(), Libc.O_RDWR | Libc.O_CREAT | Libc.O_EXCL | Libc.O_CLOEXEC, 0600);
+        Descriptors.open(
+            file.toString(),
+            Descriptors.O_RDWR | Descriptors.O_CREAT | Descriptors.O_EXCL | Descriptors.O_CLOEXEC,
+            0600);
     try (Arena arena = Arena.ofConfined()) {
-      assertEquals(5, Libc.write(fd, arena.allocateFrom("hell")));
+      assertEquals(5, Descriptors.write(fd, arena.allocateFrom("hell")));
       assertEquals("hell\0", Files.readString(file));
-      int again = Libc.open("/proc/self/fd/" + fd, Libc.O_RDONLY | Libc.O_CLOEXEC, 0);
+      int again =
+          Descriptors.open("/proc/self/fd/" + fd, Descriptors.O_RDONLY | Descriptors.O_CLOEXEC, 0);
       MemorySegment buffer = arena.allocate(16);
-      assertEquals(5, Libc.read(again, buffer));
+      assertEquals(5, Descriptors.read(again, buffer));
       assertEquals("hell", buffer.getString(0));
-      assertEquals(0, Libc.read(again, buffer));
-      int copy = Libc.dup(fd);
+      assertEquals(0, Descriptors.read(again, buffer));
+      int copy = Descriptors.dup(fd);
       assertNotEquals(fd, copy);
-      FileStatus status = Libc.fstat(fd);
+      FileStatus status = Descriptors.fstat(fd);
       assertEquals(5, status.size());
       assertEquals(Files.getAttribute(file, "unix:ino"), status.inode());
-      assertEquals(status, Libc.fstat(copy));
-      assertEquals(status, Libc.fstat(again));
-      Libc.close(copy);
-      Libc.close(again);
+      assertEquals(status, Descriptors.fstat(copy));
+      assertEquals(status, Descriptors.fstat(again));
+      Descriptors.close(copy);
+      Descriptors.close(again);
     }
-    Libc.close(fd);
+    Descriptors.close(fd);
   }
 
   @Test
   void eventCounterAndPipeCarryValues() {
-    int counter = Libc.eventfd(3, Libc.EFD_CLOEXEC | Libc.EFD_NONBLOCK);
-    Libc.eventfdWrite(counter, 4);
-    assertEquals(7, Libc.eventfdRead(counter));
+    int counter = Descriptors.eventfd(3, Descriptors.EFD_CLOEXEC | Descriptors.EFD_NONBLOCK);
+    Descriptors.eventfdWrite(counter, 4);
+    assertEquals(7, Descriptors.eventfdRead(counter));
     assertEquals(
-        Errno.EAGAIN, assertThrows(LibcException.class, () -> Libc.eventfdRead(counter)).errno());
-    Libc.close(counter);
-    int[] pipe = Libc.pipe2(Libc.O_CLOEXEC);
+        Errno.EAGAIN,
+        assertThrows(LibcException.class, () -> Descriptors.eventfdRead(counter)).errno());
+    Descriptors.close(counter);
+    int[] pipe = Descriptors.pipe2(Descriptors.O_CLOEXEC);
     try (Arena arena = Arena.ofConfined()) {
-      assertEquals(3, Libc.write(pipe[1], arena.allocateFrom("ab")));
+      assertEquals(3, Descriptors.write(pipe[1], arena.allocateFrom("ab")));
       MemorySegment buffer = arena.allocate(8);
-      assertEquals(3, Libc.read(pipe[0], buffer));
+      assertEquals(3, Descriptors.read(pipe[0], buffer));
       assertEquals("ab", buffer.getString(0));
-      Libc.close(pipe[0]);
+      Descriptors.close(pipe[0]);
       // The Java virtual machine ignores SIGPIPE: an error, not the end of the process.
       assertEquals(
           Errno.EPIPE,
-          assertThrows(LibcException.class, () -> Libc.write(pipe[1], buffer)).errno());
+          assertThrows(LibcException.class, () -> Descriptors.write(pipe[1], buffer)).errno());
     }
-    Libc.close(pipe[1]);
+    Descriptors.close(pipe[1]);
   }
 
   @Test
   void heapMemoryIsRefused() {
     MemorySegment heap = MemorySegment.ofArray(new byte[8]);
-    assertThrows(IllegalArgumentException.class, () -> Libc.read(0, heap));
-    assertThrows(IllegalArgumentException.class, () -> Libc.robustMutexInit(heap));
+    assertThrows(IllegalArgumentException.class, () -> Descriptors.read(0, heap));
+    assertThrows(IllegalArgumentException.class, () -> RobustMutex.init(heap));
   }
 }

@@ -23,21 +23,21 @@ class LibcProcessTest {
 
   @Test
   void processAndUserAreThoseOfJava() throws Exception {
-    assertEquals(ProcessHandle.current().pid(), Libc.getpid());
-    assertEquals(Files.getAttribute(Path.of("/proc/self"), "unix:uid"), Libc.getuid());
+    assertEquals(ProcessHandle.current().pid(), Processes.getpid());
+    assertEquals(Files.getAttribute(Path.of("/proc/self"), "unix:uid"), Processes.getuid());
   }
 
   @Test
   void everyThreadHasItsOwnNumber() throws Exception {
-    FutureTask<Integer> other = new FutureTask<>(Libc::gettid);
+    FutureTask<Integer> other = new FutureTask<>(Processes::gettid);
     Thread.ofPlatform().name("gettid").start(other);
-    assertNotEquals(Libc.gettid(), other.get());
-    assertTrue(Files.exists(Path.of("/proc/self/task/" + Libc.gettid())));
+    assertNotEquals(Processes.gettid(), other.get());
+    assertTrue(Files.exists(Path.of("/proc/self/task/" + Processes.gettid())));
   }
 
   @Test
   void aThreadCanBePinnedToOneProcessor() throws Exception {
-    BitSet allowed = Libc.schedGetaffinity();
+    BitSet allowed = Processors.schedGetaffinity();
     assertFalse(allowed.isEmpty());
     int last = allowed.length() - 1;
     FutureTask<Integer> pinned =
@@ -45,15 +45,15 @@ class LibcProcessTest {
             () -> {
               BitSet one = new BitSet();
               one.set(last);
-              Libc.schedSetaffinity(one);
-              assertEquals(one, Libc.schedGetaffinity());
-              return Libc.schedGetcpu();
+              Processors.schedSetaffinity(one);
+              assertEquals(one, Processors.schedGetaffinity());
+              return Processors.schedGetcpu();
             });
     Thread.ofPlatform().name("pinned").start(pinned);
     assertEquals(last, pinned.get());
-    assertEquals(allowed, Libc.schedGetaffinity());
+    assertEquals(allowed, Processors.schedGetaffinity());
     LibcException failure =
-        assertThrows(LibcException.class, () -> Libc.schedSetaffinity(new BitSet()));
+        assertThrows(LibcException.class, () -> Processors.schedSetaffinity(new BitSet()));
     assertEquals("sched_setaffinity", failure.function());
     assertEquals(Errno.EINVAL, failure.errno());
   }
@@ -63,8 +63,8 @@ class LibcProcessTest {
     FutureTask<BitSet> pinned =
         new FutureTask<>(
             () -> {
-              BitSet allowed = Libc.schedGetaffinity();
-              assertThrows(IllegalStateException.class, () -> Libc.schedSetaffinity(allowed));
+              BitSet allowed = Processors.schedGetaffinity();
+              assertThrows(IllegalStateException.class, () -> Processors.schedSetaffinity(allowed));
               return allowed;
             });
     Thread.ofVirtual().start(pinned);
@@ -75,13 +75,13 @@ class LibcProcessTest {
   void signalZeroTellsWhetherAProcessExists() throws Exception {
     Process child = new ProcessBuilder("sleep", "60").start();
     int pid = (int) child.pid();
-    assertTrue(Libc.processExists(pid));
-    assertEquals(0, Libc.kill(pid, Libc.SIGKILL));
-    assertEquals(128 + Libc.SIGKILL, child.waitFor());
-    assertFalse(Libc.processExists(pid));
-    assertEquals(Errno.ESRCH, Libc.kill(pid, 0));
-    assertThrows(IllegalArgumentException.class, () -> Libc.kill(0, 0));
-    assertThrows(IllegalArgumentException.class, () -> Libc.kill(-1, 0));
+    assertTrue(Processes.processExists(pid));
+    assertEquals(0, Processes.kill(pid, Processes.SIGKILL));
+    assertEquals(128 + Processes.SIGKILL, child.waitFor());
+    assertFalse(Processes.processExists(pid));
+    assertEquals(Errno.ESRCH, Processes.kill(pid, 0));
+    assertThrows(IllegalArgumentException.class, () -> Processes.kill(0, 0));
+    assertThrows(IllegalArgumentException.class, () -> Processes.kill(-1, 0));
   }
 
   @Test
@@ -89,18 +89,20 @@ class LibcProcessTest {
     Process child = new ProcessBuilder("sleep", "60").start();
     int fd;
     try {
-      fd = Libc.pidfdOpen((int) child.pid());
+      fd = Processes.pidfdOpen((int) child.pid());
     } catch (LibcException e) {
       child.destroyForcibly();
       assertTrue(Set.of(Errno.ENOSYS, Errno.EPERM).contains(e.errno()), e.getMessage());
       return;
     }
-    assertEquals(0, Libc.poll(fd, Libc.POLLIN, 0));
+    assertEquals(0, Descriptors.poll(fd, Descriptors.POLLIN, 0));
     child.destroyForcibly();
-    assertEquals(Libc.POLLIN, Libc.poll(fd, Libc.POLLIN, 10_000) & Libc.POLLIN);
-    Libc.close(fd);
+    assertEquals(
+        Descriptors.POLLIN, Descriptors.poll(fd, Descriptors.POLLIN, 10_000) & Descriptors.POLLIN);
+    Descriptors.close(fd);
     child.waitFor();
     int pid = (int) child.pid();
-    assertEquals(Errno.ESRCH, LibcConditions.failsWithoutLeak(() -> Libc.pidfdOpen(pid)).errno());
+    assertEquals(
+        Errno.ESRCH, LibcConditions.failsWithoutLeak(() -> Processes.pidfdOpen(pid)).errno());
   }
 }

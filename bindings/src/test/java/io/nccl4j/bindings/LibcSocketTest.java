@@ -21,8 +21,8 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** UNIX sockets: names, descriptors that travel, credentials, waiting. */
 class LibcSocketTest {
-  private static final int STREAM = Libc.SOCK_STREAM | Libc.SOCK_CLOEXEC;
-  private static final int PACKETS = Libc.SOCK_SEQPACKET | Libc.SOCK_CLOEXEC;
+  private static final int STREAM = UnixSockets.SOCK_STREAM | UnixSockets.SOCK_CLOEXEC;
+  private static final int PACKETS = UnixSockets.SOCK_SEQPACKET | UnixSockets.SOCK_CLOEXEC;
   private static final int NO_FD = 1_000_000_000;
   private static final int[] NONE = {};
 
@@ -38,15 +38,15 @@ class LibcSocketTest {
   }
 
   private static int listener(byte[] name) {
-    int socket = Libc.socket(STREAM);
-    Libc.bindAbstract(socket, name);
-    Libc.listen(socket, 8);
+    int socket = UnixSockets.socket(STREAM);
+    UnixSockets.bindAbstract(socket, name);
+    UnixSockets.listen(socket, 8);
     return socket;
   }
 
   private static void closeAll(int... fds) {
     for (int fd : fds) {
-      Libc.close(fd);
+      Descriptors.close(fd);
     }
   }
 
@@ -61,47 +61,51 @@ class LibcSocketTest {
     FutureTask<String> server =
         new FutureTask<>(
             () -> {
-              int connection = Libc.accept4(listener, Libc.SOCK_CLOEXEC);
-              ReceivedMessage message = Libc.recvmsg(connection, 64, 4, 0);
+              int connection = UnixSockets.accept4(listener, UnixSockets.SOCK_CLOEXEC);
+              ReceivedMessage message = UnixSockets.recvmsg(connection, 64, 4, 0);
               assertEquals(2, message.fds().length);
               MemorySegment memory =
-                  Libc.mmap(
-                      4096, Libc.PROT_READ | Libc.PROT_WRITE, Libc.MAP_SHARED, message.fds()[0], 0);
+                  Memory.mmap(
+                      4096,
+                      Memory.PROT_READ | Memory.PROT_WRITE,
+                      Memory.MAP_SHARED,
+                      message.fds()[0],
+                      0);
               memory.set(JAVA_LONG, 0, 77);
-              Libc.munmap(memory);
-              Libc.eventfdWrite(message.fds()[1], 1);
+              Memory.munmap(memory);
+              Descriptors.eventfdWrite(message.fds()[1], 1);
               closeAll(message.fds());
-              Libc.sendAll(connection, new byte[] {1});
-              Libc.close(connection);
+              UnixSockets.sendAll(connection, new byte[] {1});
+              Descriptors.close(connection);
               return new String(message.bytes(), UTF_8);
             });
     Thread.ofPlatform().name("server").start(server);
-    int client = Libc.socket(STREAM);
-    Libc.connectAbstract(client, name);
-    int file = Libc.memfdCreate("travels", Libc.MFD_CLOEXEC);
-    Libc.ftruncate(file, 4096);
-    int counter = Libc.eventfd(0, Libc.EFD_CLOEXEC);
-    Libc.sendAll(client, "two descriptors".getBytes(UTF_8), file, counter);
+    int client = UnixSockets.socket(STREAM);
+    UnixSockets.connectAbstract(client, name);
+    int file = Memory.memfdCreate("travels", Memory.MFD_CLOEXEC);
+    Memory.ftruncate(file, 4096);
+    int counter = Descriptors.eventfd(0, Descriptors.EFD_CLOEXEC);
+    UnixSockets.sendAll(client, "two descriptors".getBytes(UTF_8), file, counter);
     assertEquals("two descriptors", server.get());
-    assertArrayEquals(new byte[] {1}, Libc.recvmsg(client, 8, 0, 0).bytes());
-    ReceivedMessage end = Libc.recvmsg(client, 8, 0, 0);
+    assertArrayEquals(new byte[] {1}, UnixSockets.recvmsg(client, 8, 0, 0).bytes());
+    ReceivedMessage end = UnixSockets.recvmsg(client, 8, 0, 0);
     assertEquals(0, end.bytes().length);
-    assertEquals(1, Libc.eventfdRead(counter));
-    MemorySegment memory = Libc.mmap(4096, Libc.PROT_READ, Libc.MAP_SHARED, file, 0);
+    assertEquals(1, Descriptors.eventfdRead(counter));
+    MemorySegment memory = Memory.mmap(4096, Memory.PROT_READ, Memory.MAP_SHARED, file, 0);
     assertEquals(77, memory.get(JAVA_LONG, 0));
-    Libc.munmap(memory);
+    Memory.munmap(memory);
     closeAll(listener, client, file, counter);
   }
 
   @Test
   void receivedDescriptorsAreNewOnesForTheSameFile() throws Exception {
     for (int type : new int[] {STREAM, PACKETS}) {
-      int[] pair = Libc.socketpair(type);
-      int file = Libc.memfdCreate("same", Libc.MFD_CLOEXEC);
-      int[] sent = new int[Libc.MAX_FDS_PER_MESSAGE];
+      int[] pair = UnixSockets.socketpair(type);
+      int file = Memory.memfdCreate("same", Memory.MFD_CLOEXEC);
+      int[] sent = new int[UnixSockets.MAX_FDS_PER_MESSAGE];
       Arrays.fill(sent, file);
-      Libc.sendAll(pair[0], new byte[] {5, 6}, sent);
-      ReceivedMessage message = Libc.recvmsg(pair[1], 2, sent.length, 0);
+      UnixSockets.sendAll(pair[0], new byte[] {5, 6}, sent);
+      ReceivedMessage message = UnixSockets.recvmsg(pair[1], 2, sent.length, 0);
       assertArrayEquals(new byte[] {5, 6}, message.bytes());
       assertEquals(sent.length, message.fds().length);
       for (int fd : message.fds()) {
@@ -113,20 +117,20 @@ class LibcSocketTest {
       }
       closeAll(message.fds());
       closeAll(pair);
-      Libc.close(file);
+      Descriptors.close(file);
     }
   }
 
   @Test
   void descriptorsThatDoNotFitAreClosedAndReported() {
-    int[] pair = Libc.socketpair(PACKETS);
-    int file = Libc.memfdCreate("lost", Libc.MFD_CLOEXEC);
+    int[] pair = UnixSockets.socketpair(PACKETS);
+    int file = Memory.memfdCreate("lost", Memory.MFD_CLOEXEC);
     for (int room : new int[] {0, 1, 2}) {
       LibcException failure =
           LibcConditions.failsWithoutLeak(
               () -> {
-                Libc.sendAll(pair[0], new byte[] {1}, file, file, file);
-                Libc.recvmsg(pair[1], 8, room, 0);
+                UnixSockets.sendAll(pair[0], new byte[] {1}, file, file, file);
+                UnixSockets.recvmsg(pair[1], 8, room, 0);
               });
       assertEquals("recvmsg", failure.function());
       assertEquals(Errno.EMSGSIZE, failure.errno());
@@ -135,128 +139,136 @@ class LibcSocketTest {
     LibcException cut =
         LibcConditions.failsWithoutLeak(
             () -> {
-              Libc.sendAll(pair[0], new byte[9], file);
-              Libc.recvmsg(pair[1], 8, 1, 0);
+              UnixSockets.sendAll(pair[0], new byte[9], file);
+              UnixSockets.recvmsg(pair[1], 8, 1, 0);
             });
     assertEquals(Errno.EMSGSIZE, cut.errno());
     closeAll(pair);
-    Libc.close(file);
+    Descriptors.close(file);
   }
 
   @Test
   void peerIsThisProcess() {
-    int[] pair = Libc.socketpair(STREAM);
-    PeerCredentials peer = Libc.peerCredentials(pair[0]);
-    assertEquals(Libc.getpid(), peer.pid());
-    assertEquals(Libc.getuid(), peer.uid());
+    int[] pair = UnixSockets.socketpair(STREAM);
+    PeerCredentials peer = UnixSockets.peerCredentials(pair[0]);
+    assertEquals(Processes.getpid(), peer.pid());
+    assertEquals(Processes.getuid(), peer.uid());
     closeAll(pair);
     assertEquals(
-        Errno.EBADF, LibcConditions.failsWithoutLeak(() -> Libc.peerCredentials(NO_FD)).errno());
+        Errno.EBADF,
+        LibcConditions.failsWithoutLeak(() -> UnixSockets.peerCredentials(NO_FD)).errno());
   }
 
   @Test
   void pathsNameSocketsToo() {
     Path path = directory.resolve("socket");
-    int listener = Libc.socket(STREAM);
-    Libc.bindPath(listener, path);
-    Libc.listen(listener, 1);
-    int client = Libc.socket(STREAM);
-    Libc.connectPath(client, path);
-    int connection = Libc.accept4(listener, Libc.SOCK_CLOEXEC);
-    Libc.sendAll(client, "hello".getBytes(UTF_8));
-    assertEquals("hello", new String(Libc.recvmsg(connection, 64, 0, 0).bytes(), UTF_8));
-    int other = Libc.socket(STREAM);
+    int listener = UnixSockets.socket(STREAM);
+    UnixSockets.bindPath(listener, path);
+    UnixSockets.listen(listener, 1);
+    int client = UnixSockets.socket(STREAM);
+    UnixSockets.connectPath(client, path);
+    int connection = UnixSockets.accept4(listener, UnixSockets.SOCK_CLOEXEC);
+    UnixSockets.sendAll(client, "hello".getBytes(UTF_8));
+    assertEquals("hello", new String(UnixSockets.recvmsg(connection, 64, 0, 0).bytes(), UTF_8));
+    int other = UnixSockets.socket(STREAM);
     assertEquals(
         Errno.EADDRINUSE,
-        LibcConditions.failsWithoutLeak(() -> Libc.bindPath(other, path)).errno());
+        LibcConditions.failsWithoutLeak(() -> UnixSockets.bindPath(other, path)).errno());
     assertEquals(
         Errno.ENOENT,
-        LibcConditions.failsWithoutLeak(() -> Libc.connectPath(other, directory.resolve("none")))
+        LibcConditions.failsWithoutLeak(
+                () -> UnixSockets.connectPath(other, directory.resolve("none")))
             .errno());
     closeAll(listener, client, connection, other);
     Path tooLong = Path.of("/" + "x".repeat(107));
-    assertThrows(IllegalArgumentException.class, () -> Libc.connectPath(0, tooLong));
+    assertThrows(IllegalArgumentException.class, () -> UnixSockets.connectPath(0, tooLong));
   }
 
   @Test
   void abstractNamesAreBytes() {
-    byte[] longest = Arrays.copyOf(uniqueName(), Libc.MAX_ABSTRACT_NAME_BYTES);
+    byte[] longest = Arrays.copyOf(uniqueName(), UnixSockets.MAX_ABSTRACT_NAME_BYTES);
     int listener = listener(longest);
-    int client = Libc.socket(STREAM);
-    Libc.connectAbstract(client, longest);
-    int other = Libc.socket(STREAM);
+    int client = UnixSockets.socket(STREAM);
+    UnixSockets.connectAbstract(client, longest);
+    int other = UnixSockets.socket(STREAM);
     assertEquals(
         Errno.EADDRINUSE,
-        LibcConditions.failsWithoutLeak(() -> Libc.bindAbstract(other, longest)).errno());
+        LibcConditions.failsWithoutLeak(() -> UnixSockets.bindAbstract(other, longest)).errno());
     byte[] shorter = Arrays.copyOf(longest, longest.length - 1);
     LibcException refused =
-        LibcConditions.failsWithoutLeak(() -> Libc.connectAbstract(other, shorter));
+        LibcConditions.failsWithoutLeak(() -> UnixSockets.connectAbstract(other, shorter));
     assertEquals(Errno.ECONNREFUSED, refused.errno());
     assertTrue(refused.attempt().contains("nccl4j-test-"), refused.attempt());
     closeAll(listener, client, other);
-    assertThrows(IllegalArgumentException.class, () -> Libc.bindAbstract(0, new byte[0]));
-    assertThrows(IllegalArgumentException.class, () -> Libc.bindAbstract(0, new byte[108]));
+    assertThrows(IllegalArgumentException.class, () -> UnixSockets.bindAbstract(0, new byte[0]));
+    assertThrows(IllegalArgumentException.class, () -> UnixSockets.bindAbstract(0, new byte[108]));
   }
 
   @Test
   void pollReturnsAfterItsTime() {
-    int[] pair = Libc.socketpair(STREAM);
+    int[] pair = UnixSockets.socketpair(STREAM);
     long start = System.nanoTime();
-    assertEquals(0, Libc.poll(pair[0], Libc.POLLIN, 50));
+    assertEquals(0, Descriptors.poll(pair[0], Descriptors.POLLIN, 50));
     long millis = (System.nanoTime() - start) / 1_000_000;
     assertTrue(millis >= 50 && millis < 5_000, millis + " ms");
-    assertEquals(0, Libc.poll(pair[0], Libc.POLLIN, 0));
-    assertEquals(Libc.POLLOUT, Libc.poll(pair[0], Libc.POLLIN | Libc.POLLOUT, -1));
+    assertEquals(0, Descriptors.poll(pair[0], Descriptors.POLLIN, 0));
+    assertEquals(
+        Descriptors.POLLOUT,
+        Descriptors.poll(pair[0], Descriptors.POLLIN | Descriptors.POLLOUT, -1));
     int[] results = {9, 9, 9};
     int ready =
-        Libc.poll(
+        Descriptors.poll(
             new int[] {pair[0], -1, NO_FD},
-            new int[] {Libc.POLLIN, Libc.POLLIN, Libc.POLLIN},
+            new int[] {Descriptors.POLLIN, Descriptors.POLLIN, Descriptors.POLLIN},
             results,
             Long.MAX_VALUE);
     assertEquals(1, ready);
-    assertArrayEquals(new int[] {0, 0, Libc.POLLNVAL}, results);
-    Libc.close(pair[1]);
-    assertEquals(Libc.POLLHUP, Libc.poll(pair[0], Libc.POLLIN, -1) & Libc.POLLHUP);
-    Libc.close(pair[0]);
-    assertEquals(0, Libc.poll(NONE, NONE, NONE, 1));
-    assertThrows(IllegalArgumentException.class, () -> Libc.poll(new int[1], NONE, NONE, 1));
+    assertArrayEquals(new int[] {0, 0, Descriptors.POLLNVAL}, results);
+    Descriptors.close(pair[1]);
+    assertEquals(
+        Descriptors.POLLHUP,
+        Descriptors.poll(pair[0], Descriptors.POLLIN, -1) & Descriptors.POLLHUP);
+    Descriptors.close(pair[0]);
+    assertEquals(0, Descriptors.poll(NONE, NONE, NONE, 1));
+    assertThrows(IllegalArgumentException.class, () -> Descriptors.poll(new int[1], NONE, NONE, 1));
   }
 
   @Test
   void anEventCounterWakesAPollingThread() throws Exception {
-    int counter = Libc.eventfd(0, Libc.EFD_CLOEXEC);
-    FutureTask<Integer> waiter = new FutureTask<>(() -> Libc.poll(counter, Libc.POLLIN, 60_000));
+    int counter = Descriptors.eventfd(0, Descriptors.EFD_CLOEXEC);
+    FutureTask<Integer> waiter =
+        new FutureTask<>(() -> Descriptors.poll(counter, Descriptors.POLLIN, 60_000));
     Thread.ofPlatform().name("waiter").start(waiter);
     Thread.sleep(20);
     // A blocked poll must not keep the collector from its safepoint.
     long start = System.nanoTime();
     System.gc();
     assertTrue(System.nanoTime() - start < 30_000_000_000L);
-    Libc.eventfdWrite(counter, 1);
-    assertEquals(Libc.POLLIN, waiter.get());
-    Libc.close(counter);
+    Descriptors.eventfdWrite(counter, 1);
+    assertEquals(Descriptors.POLLIN, waiter.get());
+    Descriptors.close(counter);
   }
 
   @Test
   void nothingToReceiveIsEagain() {
-    int[] pair = Libc.socketpair(STREAM);
+    int[] pair = UnixSockets.socketpair(STREAM);
     assertEquals(
         Errno.EAGAIN,
-        LibcConditions.failsWithoutLeak(() -> Libc.recvmsg(pair[0], 8, 8, Libc.MSG_DONTWAIT))
+        LibcConditions.failsWithoutLeak(
+                () -> UnixSockets.recvmsg(pair[0], 8, 8, UnixSockets.MSG_DONTWAIT))
             .errno());
-    Libc.shutdown(pair[1], Libc.SHUT_WR);
-    assertEquals(0, Libc.recvmsg(pair[0], 8, 8, 0).bytes().length);
-    Libc.close(pair[1]);
+    UnixSockets.shutdown(pair[1], UnixSockets.SHUT_WR);
+    assertEquals(0, UnixSockets.recvmsg(pair[0], 8, 8, 0).bytes().length);
+    Descriptors.close(pair[1]);
     LibcException gone =
-        LibcConditions.failsWithoutLeak(() -> Libc.sendAll(pair[0], new byte[] {1}));
+        LibcConditions.failsWithoutLeak(() -> UnixSockets.sendAll(pair[0], new byte[] {1}));
     assertEquals(Errno.EPIPE, gone.errno());
-    Libc.close(pair[0]);
+    Descriptors.close(pair[0]);
   }
 
   @Test
   void aLongMessageArrivesWhole() throws Exception {
-    int[] pair = Libc.socketpair(STREAM);
+    int[] pair = UnixSockets.socketpair(STREAM);
     byte[] bytes = new byte[3_000_000];
     for (int i = 0; i < bytes.length; i++) {
       bytes[i] = (byte) (i * 31 >> 3);
@@ -264,7 +276,7 @@ class LibcSocketTest {
     FutureTask<Void> sender =
         new FutureTask<>(
             () -> {
-              Libc.sendAll(pair[0], bytes, pair[0]);
+              UnixSockets.sendAll(pair[0], bytes, pair[0]);
               return null;
             });
     Thread.ofPlatform().name("sender").start(sender);
@@ -272,7 +284,7 @@ class LibcSocketTest {
     int at = 0;
     int fds = 0;
     while (at < received.length) {
-      ReceivedMessage part = Libc.recvmsg(pair[1], 100_000, 1, 0);
+      ReceivedMessage part = UnixSockets.recvmsg(pair[1], 100_000, 1, 0);
       System.arraycopy(part.bytes(), 0, received, at, part.bytes().length);
       at += part.bytes().length;
       fds += part.fds().length;
@@ -287,27 +299,32 @@ class LibcSocketTest {
   @Test
   void impossibleMessagesAreRefused() {
     assertThrows(
-        IllegalArgumentException.class, () -> Libc.sendmsg(0, new byte[0], 0, 0, new int[] {0}, 0));
+        IllegalArgumentException.class,
+        () -> UnixSockets.sendmsg(0, new byte[0], 0, 0, new int[] {0}, 0));
     assertThrows(
         IllegalArgumentException.class,
-        () -> Libc.sendmsg(0, new byte[1], 0, 1, new int[Libc.MAX_FDS_PER_MESSAGE + 1], 0));
+        () ->
+            UnixSockets.sendmsg(
+                0, new byte[1], 0, 1, new int[UnixSockets.MAX_FDS_PER_MESSAGE + 1], 0));
     assertThrows(
-        IndexOutOfBoundsException.class, () -> Libc.sendmsg(0, new byte[1], 1, 1, NONE, 0));
-    assertThrows(IllegalArgumentException.class, () -> Libc.recvmsg(0, 0, 0, 0));
-    assertThrows(IllegalArgumentException.class, () -> Libc.recvmsg(0, 1, -1, 0));
+        IndexOutOfBoundsException.class, () -> UnixSockets.sendmsg(0, new byte[1], 1, 1, NONE, 0));
+    assertThrows(IllegalArgumentException.class, () -> UnixSockets.recvmsg(0, 0, 0, 0));
+    assertThrows(IllegalArgumentException.class, () -> UnixSockets.recvmsg(0, 1, -1, 0));
     for (int errno :
         new int[] {
-          LibcConditions.failsWithoutLeak(() -> Libc.listen(NO_FD, 1)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.accept4(NO_FD, 0)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.shutdown(NO_FD, Libc.SHUT_RDWR)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.recvmsg(NO_FD, 1, 1, 0)).errno(),
-          LibcConditions.failsWithoutLeak(() -> Libc.sendAll(NO_FD, new byte[1])).errno()
+          LibcConditions.failsWithoutLeak(() -> UnixSockets.listen(NO_FD, 1)).errno(),
+          LibcConditions.failsWithoutLeak(() -> UnixSockets.accept4(NO_FD, 0)).errno(),
+          LibcConditions.failsWithoutLeak(() -> UnixSockets.shutdown(NO_FD, UnixSockets.SHUT_RDWR))
+              .errno(),
+          LibcConditions.failsWithoutLeak(() -> UnixSockets.recvmsg(NO_FD, 1, 1, 0)).errno(),
+          LibcConditions.failsWithoutLeak(() -> UnixSockets.sendAll(NO_FD, new byte[1])).errno()
         }) {
       assertEquals(Errno.EBADF, errno);
     }
-    LibcException type = LibcConditions.failsWithoutLeak(() -> Libc.socket(0x3f));
+    LibcException type = LibcConditions.failsWithoutLeak(() -> UnixSockets.socket(0x3f));
     assertEquals("socket", type.function());
     assertEquals(
-        type.errno(), assertThrows(LibcException.class, () -> Libc.socketpair(0x3f)).errno());
+        type.errno(),
+        assertThrows(LibcException.class, () -> UnixSockets.socketpair(0x3f)).errno());
   }
 }

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 /** Robust mutexes between threads and processes. */
 class RobustMutexTest {
   private static final long SECOND = 1_000_000_000L;
-  private static final int READ_WRITE = Libc.PROT_READ | Libc.PROT_WRITE;
+  private static final int READ_WRITE = Memory.PROT_READ | Memory.PROT_WRITE;
 
   private int fd;
   private MemorySegment page;
@@ -29,9 +29,9 @@ class RobustMutexTest {
     private Holder() {}
 
     public static void main(String[] arguments) throws Exception {
-      int fd = Libc.open(arguments[0], Libc.O_RDWR | Libc.O_CLOEXEC, 0);
-      MemorySegment page = Libc.mmap(4096, READ_WRITE, Libc.MAP_SHARED, fd, 0);
-      System.out.println(Errno.name(Libc.robustMutexLock(page.asSlice(128, Libc.MUTEX_BYTES))));
+      int fd = Descriptors.open(arguments[0], Descriptors.O_RDWR | Descriptors.O_CLOEXEC, 0);
+      MemorySegment page = Memory.mmap(4096, READ_WRITE, Memory.MAP_SHARED, fd, 0);
+      System.out.println(Errno.name(RobustMutex.lock(page.asSlice(128, RobustMutex.BYTES))));
       Thread.sleep(60_000);
     }
   }
@@ -39,18 +39,18 @@ class RobustMutexTest {
   @BeforeEach
   void createMutex() {
     LibcConditions.requireLibc();
-    fd = Libc.memfdCreate("mutex", Libc.MFD_CLOEXEC);
-    Libc.ftruncate(fd, 4096);
-    page = Libc.mmap(4096, READ_WRITE, Libc.MAP_SHARED, fd, 0);
-    mutex = page.asSlice(128, Libc.MUTEX_BYTES);
-    Libc.robustMutexInit(mutex);
+    fd = Memory.memfdCreate("mutex", Memory.MFD_CLOEXEC);
+    Memory.ftruncate(fd, 4096);
+    page = Memory.mmap(4096, READ_WRITE, Memory.MAP_SHARED, fd, 0);
+    mutex = page.asSlice(128, RobustMutex.BYTES);
+    RobustMutex.init(mutex);
   }
 
   @AfterEach
   void removeMutex() {
     if (page != null) {
-      Libc.munmap(page);
-      Libc.close(fd);
+      Memory.munmap(page);
+      Descriptors.close(fd);
     }
   }
 
@@ -64,89 +64,88 @@ class RobustMutexTest {
 
   @Test
   void errorsAreReturned() throws Exception {
-    assertEquals(0, Libc.robustMutexTryLock(mutex));
+    assertEquals(0, RobustMutex.tryLock(mutex));
     // The C libraries differ here.
-    assertTrue(Set.of(Errno.EBUSY, Errno.EDEADLK).contains(Libc.robustMutexTryLock(mutex)));
-    assertEquals(Errno.EDEADLK, Libc.robustMutexLock(mutex));
-    assertEquals(Errno.EBUSY, inOtherThread(() -> Libc.robustMutexTryLock(mutex)));
-    assertEquals(Errno.EPERM, inOtherThread(() -> Libc.robustMutexUnlock(mutex)));
-    assertEquals(Errno.EINVAL, Libc.robustMutexConsistent(mutex));
-    assertEquals(0, Libc.robustMutexUnlock(mutex));
-    assertEquals(Errno.EPERM, Libc.robustMutexUnlock(mutex));
-    assertEquals(0, Libc.robustMutexTimedLock(mutex, 0));
-    assertEquals(0, Libc.robustMutexUnlock(mutex));
+    assertTrue(Set.of(Errno.EBUSY, Errno.EDEADLK).contains(RobustMutex.tryLock(mutex)));
+    assertEquals(Errno.EDEADLK, RobustMutex.lock(mutex));
+    assertEquals(Errno.EBUSY, inOtherThread(() -> RobustMutex.tryLock(mutex)));
+    assertEquals(Errno.EPERM, inOtherThread(() -> RobustMutex.unlock(mutex)));
+    assertEquals(Errno.EINVAL, RobustMutex.consistent(mutex));
+    assertEquals(0, RobustMutex.unlock(mutex));
+    assertEquals(Errno.EPERM, RobustMutex.unlock(mutex));
+    assertEquals(0, RobustMutex.timedLock(mutex, 0));
+    assertEquals(0, RobustMutex.unlock(mutex));
   }
 
   @Test
   void timedLockGivesUp() throws Exception {
-    assertEquals(0, Libc.robustMutexLock(mutex));
+    assertEquals(0, RobustMutex.lock(mutex));
     long start = System.nanoTime();
-    assertEquals(
-        Errno.ETIMEDOUT, inOtherThread(() -> Libc.robustMutexTimedLock(mutex, SECOND / 20)));
+    assertEquals(Errno.ETIMEDOUT, inOtherThread(() -> RobustMutex.timedLock(mutex, SECOND / 20)));
     long nanos = System.nanoTime() - start;
     assertTrue(nanos >= SECOND / 20 && nanos < 5 * SECOND, nanos + " ns");
     for (long none : new long[] {0, -1, Long.MIN_VALUE}) {
-      assertEquals(Errno.ETIMEDOUT, inOtherThread(() -> Libc.robustMutexTimedLock(mutex, none)));
+      assertEquals(Errno.ETIMEDOUT, inOtherThread(() -> RobustMutex.timedLock(mutex, none)));
     }
     FutureTask<Integer> patient =
         new FutureTask<>(
             () -> {
-              int error = Libc.robustMutexTimedLock(mutex, Long.MAX_VALUE);
-              return error == 0 ? Libc.robustMutexUnlock(mutex) : error;
+              int error = RobustMutex.timedLock(mutex, Long.MAX_VALUE);
+              return error == 0 ? RobustMutex.unlock(mutex) : error;
             });
     Thread.ofPlatform().name("patient").start(patient);
     Thread.sleep(20);
-    assertEquals(0, Libc.robustMutexUnlock(mutex));
+    assertEquals(0, RobustMutex.unlock(mutex));
     assertEquals(0, patient.get());
   }
 
   @Test
   void timedLockWorksOnTheClockOfOlderLibraries() throws Exception {
-    assertEquals(0, Libc.robustMutexTimedLock(mutex, SECOND, false));
+    assertEquals(0, RobustMutex.timedLock(mutex, SECOND, false));
     long start = System.nanoTime();
     assertEquals(
-        Errno.ETIMEDOUT, inOtherThread(() -> Libc.robustMutexTimedLock(mutex, SECOND / 20, false)));
+        Errno.ETIMEDOUT, inOtherThread(() -> RobustMutex.timedLock(mutex, SECOND / 20, false)));
     long nanos = System.nanoTime() - start;
     // This clock may be set meanwhile; a wrong unit would be off by far more.
     assertTrue(nanos >= SECOND / 40 && nanos < 5 * SECOND, nanos + " ns");
-    assertEquals(0, Libc.robustMutexUnlock(mutex));
+    assertEquals(0, RobustMutex.unlock(mutex));
   }
 
   @Test
   void theEndOfAThreadIsNoticed() throws Exception {
-    assertEquals(0, inOtherThread(() -> Libc.robustMutexLock(mutex)));
+    assertEquals(0, inOtherThread(() -> RobustMutex.lock(mutex)));
     // The kernel marks the mutex when the thread ends, shortly after Java has seen it end.
-    assertEquals(Errno.EOWNERDEAD, Libc.robustMutexTimedLock(mutex, 10 * SECOND));
-    assertEquals(0, Libc.robustMutexUnlock(mutex));
-    assertEquals(Errno.ENOTRECOVERABLE, Libc.robustMutexLock(mutex));
+    assertEquals(Errno.EOWNERDEAD, RobustMutex.timedLock(mutex, 10 * SECOND));
+    assertEquals(0, RobustMutex.unlock(mutex));
+    assertEquals(Errno.ENOTRECOVERABLE, RobustMutex.lock(mutex));
   }
 
   @Test
   void theDeathOfAProcessIsNoticedAtOnce() throws Exception {
-    String file = "/proc/" + Libc.getpid() + "/fd/" + fd;
+    String file = "/proc/" + Processes.getpid() + "/fd/" + fd;
     Process child =
         LibcConditions.startJava(List.of("--enable-native-access=ALL-UNNAMED"), Holder.class, file);
     try (BufferedReader output = child.inputReader()) {
       assertEquals("errno 0", output.readLine());
-      assertEquals(Errno.EBUSY, Libc.robustMutexTryLock(mutex));
+      assertEquals(Errno.EBUSY, RobustMutex.tryLock(mutex));
       FutureTask<Long> watcher =
           new FutureTask<>(
               () -> {
-                assertEquals(Errno.EOWNERDEAD, Libc.robustMutexTimedLock(mutex, 30 * SECOND));
+                assertEquals(Errno.EOWNERDEAD, RobustMutex.timedLock(mutex, 30 * SECOND));
                 long noticed = System.nanoTime();
-                assertEquals(0, Libc.robustMutexConsistent(mutex));
-                assertEquals(0, Libc.robustMutexUnlock(mutex));
+                assertEquals(0, RobustMutex.consistent(mutex));
+                assertEquals(0, RobustMutex.unlock(mutex));
                 return noticed;
               });
       Thread.ofPlatform().name("watcher").start(watcher);
       Thread.sleep(50);
       long killed = System.nanoTime();
-      assertEquals(0, Libc.kill((int) child.pid(), Libc.SIGKILL));
+      assertEquals(0, Processes.kill((int) child.pid(), Processes.SIGKILL));
       long micros = (watcher.get() - killed) / 1000;
       System.out.println("death of a process noticed after " + micros + " us");
       assertTrue(micros < 100_000, micros + " us");
-      assertEquals(0, Libc.robustMutexLock(mutex));
-      assertEquals(0, Libc.robustMutexUnlock(mutex));
+      assertEquals(0, RobustMutex.lock(mutex));
+      assertEquals(0, RobustMutex.unlock(mutex));
     } finally {
       child.destroyForcibly().waitFor();
     }
@@ -157,10 +156,10 @@ class RobustMutexTest {
     FutureTask<Void> task =
         new FutureTask<>(
             () -> {
-              assertThrows(IllegalStateException.class, () -> Libc.robustMutexLock(mutex));
-              assertThrows(IllegalStateException.class, () -> Libc.robustMutexTryLock(mutex));
-              assertThrows(IllegalStateException.class, () -> Libc.robustMutexTimedLock(mutex, 0));
-              assertThrows(IllegalStateException.class, () -> Libc.robustMutexUnlock(mutex));
+              assertThrows(IllegalStateException.class, () -> RobustMutex.lock(mutex));
+              assertThrows(IllegalStateException.class, () -> RobustMutex.tryLock(mutex));
+              assertThrows(IllegalStateException.class, () -> RobustMutex.timedLock(mutex, 0));
+              assertThrows(IllegalStateException.class, () -> RobustMutex.unlock(mutex));
               return null;
             });
     Thread.ofVirtual().start(task);
@@ -171,11 +170,9 @@ class RobustMutexTest {
   void unsuitableMemoryIsRefused() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment memory = arena.allocate(128, 8);
-      assertThrows(
-          IllegalArgumentException.class, () -> Libc.robustMutexInit(memory.asSlice(0, 63)));
-      assertThrows(
-          IllegalArgumentException.class, () -> Libc.robustMutexInit(memory.asSlice(4, 64)));
-      assertThrows(IllegalArgumentException.class, () -> Libc.robustMutexInit(memory.asReadOnly()));
+      assertThrows(IllegalArgumentException.class, () -> RobustMutex.init(memory.asSlice(0, 63)));
+      assertThrows(IllegalArgumentException.class, () -> RobustMutex.init(memory.asSlice(4, 64)));
+      assertThrows(IllegalArgumentException.class, () -> RobustMutex.init(memory.asReadOnly()));
     }
   }
 }

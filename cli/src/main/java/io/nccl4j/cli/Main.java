@@ -38,6 +38,8 @@ public final class Main {
         new CommandLine(top)
             .addSubcommand(new AllReduceCommand(context))
             .addSubcommand(new SendRecvCommand(context))
+            .addSubcommand(
+                new CommandLine(new SelftestCommand()).addSubcommand(new FifoLeakCommand(context)))
             .setOut(new PrintWriter(out, true, out.charset()))
             .setErr(new PrintWriter(err, true, err.charset()))
             .setParameterExceptionHandler(this::badOption)

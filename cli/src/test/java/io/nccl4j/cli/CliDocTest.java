@@ -56,6 +56,19 @@ final class CliDocTest {
   }
 
   @Test
+  void everySelfTestIsListedWithItsOptions() {
+    Context context = new Context(Map.of(), System.out, System.err);
+    Map<String, String> expected = new TreeMap<>();
+    for (OptionSpec option :
+        CommandSpec.forAnnotatedObject(new FifoLeakCommand(context)).options()) {
+      expected.put(
+          String.join(", ", option.names()), option.paramLabel() + " " + option.defaultValue());
+    }
+    assertEquals(expected, rows("## Self tests"));
+    assertTrue(section("## Self tests").contains("./nccl4j selftest fifo-leak"));
+  }
+
+  @Test
   void allCommandsHaveTheSameOptions() {
     Context context = new Context(Map.of(), System.out, System.err);
     assertEquals(

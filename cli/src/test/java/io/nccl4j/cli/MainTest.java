@@ -58,6 +58,20 @@ class MainTest {
   }
 
   @Test
+  void showsThatNoRoomIsLost() {
+    Run run = Run.ofLine(Map.of(), "selftest fifo-leak -n 400");
+    assertEquals(0, run.code(), run.out());
+    List<String> rows = run.out().lines().filter(line -> !line.startsWith("#")).toList();
+    assertEquals(6, rows.size(), run.out());
+    assertTrue(rows.getFirst().startsWith(" published           2 threads"), run.out());
+    assertTrue(rows.get(4).startsWith(" smallest FIFO       8 threads"), run.out());
+    assertTrue(run.out().endsWith("# OK: nothing is lost\n"), run.out());
+    assertTrue(
+        run.err().contains("nccl4j: fifo-leak, 2 ranks, published: 400 of 400 iterations, "),
+        run.err());
+  }
+
+  @Test
   void failuresHaveTheirExitCodes() {
     assertEquals(4, ExitCode.of(new DeadlineException("late", "")).number());
     assertEquals(3, ExitCode.of(new BackendUnavailableException("none", "")).number());

@@ -59,6 +59,11 @@ class OptionsTableTest {
           sendrecv -n 0                           | iters is 0
           all_reduce_perf -n 0                    | iters is 0
           sendrecv_perf -n 0                      | iters is 0
+          selftest                                | the name of a test is missing
+          selftest fifo                           | fifo
+          selftest fifo-leak -n 0                 | iters is 0
+          selftest fifo-leak --procs 0            | procs is 0
+          selftest fifo-leak -t 2                 | -t
           """)
   void refusesInOneLine(String line, String part) {
     refused(Run.ofLine(Map.of(), line), part);

@@ -57,6 +57,15 @@ class ProcessGroupTest {
   }
 
   @Test
+  void selfTestsRunInProcesses() throws Exception {
+    try (Jvm parent = start("selftest fifo-leak -n 200 --procs 2")) {
+      assertEquals(0, parent.await(), () -> read(parent.out()) + read(parent.err()));
+      assertEquals(3, rows(parent).size(), parent.outLines().toString());
+      assertEquals("# OK: nothing is lost", parent.outLines().getLast());
+    }
+  }
+
+  @Test
   void processesThreadsAndGroupsMultiply() throws Exception {
     try (Jvm parent = start(SHORT + " --procs 2 -t 2 -g 2")) {
       assertEquals(0, parent.await(), () -> read(parent.err()));

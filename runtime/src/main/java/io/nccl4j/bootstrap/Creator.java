@@ -1,9 +1,11 @@
 package io.nccl4j.bootstrap;
 
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
-import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.ReceivedMessage;
+import io.nccl4j.bindings.UnixSockets;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -24,7 +26,8 @@ import org.jspecify.annotations.Nullable;
 final class Creator {
   private static final Logger LOG = LogManager.getLogger(Creator.class);
 
-  static final int SOCKET_TYPE = Libc.SOCK_SEQPACKET | Libc.SOCK_NONBLOCK | Libc.SOCK_CLOEXEC;
+  static final int SOCKET_TYPE =
+      UnixSockets.SOCK_SEQPACKET | UnixSockets.SOCK_NONBLOCK | UnixSockets.SOCK_CLOEXEC;
   private static final int BACKLOG = 1024;
 
   /** Most connections that may be in the handshake; others wait in the listener's queue. */
@@ -60,7 +63,7 @@ final class Creator {
   private final Gathering gathering;
   private final int listener;
   private final Waker waker;
-  private final int uid = Libc.getuid();
+  private final int uid = Processes.getuid();
   private final List<Connection> connections = new ArrayList<>();
   private @Nullable Deadline acceptAgain;
 
@@ -81,9 +84,9 @@ final class Creator {
     Waker waker = null;
     boolean started = false;
     try {
-      socket = Libc.socket(SOCKET_TYPE);
-      Libc.bindAbstract(socket, id.socketName());
-      Libc.listen(socket, BACKLOG);
+      socket = UnixSockets.socket(SOCKET_TYPE);
+      UnixSockets.bindAbstract(socket, id.socketName());
+      UnixSockets.listen(socket, BACKLOG);
       waker = new Waker();
       Creator creator = new Creator(id, gathering, socket, waker);
       gathering.retain();
@@ -97,25 +100,25 @@ final class Creator {
         waker.close();
       }
       if (!started && socket >= 0) {
-        Libc.close(socket);
+        Descriptors.close(socket);
       }
     }
   }
 
   /** Wakes the thread up; safe against a descriptor that is closed meanwhile. */
   private static final class Waker {
-    final int fd = Libc.eventfd(0, Libc.EFD_CLOEXEC | Libc.EFD_NONBLOCK);
+    final int fd = Descriptors.eventfd(0, Descriptors.EFD_CLOEXEC | Descriptors.EFD_NONBLOCK);
     private boolean closed;
 
     synchronized void wake(Gathering.Outcome outcome) {
       if (!closed) {
-        Libc.eventfdWrite(fd, 1);
+        Descriptors.eventfdWrite(fd, 1);
       }
     }
 
     synchronized void close() {
       closed = true;
-      Libc.close(fd);
+      Descriptors.close(fd);
     }
   }
 
@@ -150,7 +153,7 @@ final class Creator {
 
     Connection(int fd) {
       this.fd = fd;
-      sameUser = Libc.peerCredentials(fd).uid() == uid;
+      sameUser = UnixSockets.peerCredentials(fd).uid() == uid;
     }
   }
 
@@ -164,7 +167,7 @@ final class Creator {
               Failure.Kind.SYSTEM, -1, "the rendezvous cannot be served: " + e.getMessage(), ""));
     } finally {
       connections.forEach(this::close);
-      Libc.close(listener);
+      Descriptors.close(listener);
       waker.close();
       gathering.release();
     }
@@ -204,11 +207,11 @@ final class Creator {
     int[] results = new int[2 + count];
     long wait = Math.min(SLICE_MILLIS, end == null ? SLICE_MILLIS : end.remainingMillis());
     fds[0] = waker.fd;
-    events[0] = Libc.POLLIN;
+    events[0] = Descriptors.POLLIN;
     boolean full = accepting && !roomForHandshake();
     boolean paused = acceptAgain != null && !acceptAgain.passed();
     fds[1] = accepting && !full && !paused ? listener : -1;
-    events[1] = Libc.POLLIN;
+    events[1] = Descriptors.POLLIN;
     if (full || paused) {
       wait = Math.min(wait, PAUSE_MILLIS);
     }
@@ -216,19 +219,19 @@ final class Creator {
       Connection c = connections.get(i);
       boolean pausing = c.sendAgain != null && !c.sendAgain.passed();
       fds[2 + i] = c.fd;
-      events[2 + i] = Libc.POLLIN | (c.answer != null && !pausing ? Libc.POLLOUT : 0);
+      events[2 + i] = Descriptors.POLLIN | (c.answer != null && !pausing ? Descriptors.POLLOUT : 0);
       wait = Math.min(wait, pausing ? PAUSE_MILLIS : c.deadline.remainingMillis());
     }
-    Libc.poll(fds, events, results, Math.max(0, wait));
+    Descriptors.poll(fds, events, results, Math.max(0, wait));
     if (results[0] != 0) {
-      Libc.eventfdRead(waker.fd);
+      Descriptors.eventfdRead(waker.fd);
     }
     for (int i = 0; i < count; i++) {
       Connection c = connections.get(i);
-      if ((results[2 + i] & ~Libc.POLLOUT) != 0) {
+      if ((results[2 + i] & ~Descriptors.POLLOUT) != 0) {
         receive(c);
       }
-      if ((results[2 + i] & Libc.POLLOUT) != 0 && c.phase != Phase.CLOSED) {
+      if ((results[2 + i] & Descriptors.POLLOUT) != 0 && c.phase != Phase.CLOSED) {
         flush(c);
       }
     }
@@ -277,12 +280,12 @@ final class Creator {
   private void accept() {
     int fd = -1;
     try {
-      fd = Libc.accept4(listener, Libc.SOCK_NONBLOCK | Libc.SOCK_CLOEXEC);
+      fd = UnixSockets.accept4(listener, UnixSockets.SOCK_NONBLOCK | UnixSockets.SOCK_CLOEXEC);
       connections.add(new Connection(fd));
     } catch (LibcException e) {
       LOG.debug("rendezvous {}: a connection was not accepted", id.name(), e);
       if (fd >= 0) {
-        Libc.close(fd);
+        Descriptors.close(fd);
       } else if (e.errno() != Errno.EAGAIN) {
         acceptAgain = Deadline.afterMillis(PAUSE_MILLIS);
       }
@@ -292,7 +295,7 @@ final class Creator {
   private void receive(Connection c) {
     ReceivedMessage message;
     try {
-      message = Libc.recvmsg(c.fd, MAX_PACKET_BYTES, 1, Libc.MSG_DONTWAIT);
+      message = UnixSockets.recvmsg(c.fd, MAX_PACKET_BYTES, 1, UnixSockets.MSG_DONTWAIT);
     } catch (LibcException e) {
       if (e.errno() != Errno.EAGAIN) {
         lost(c, e.errnoName());
@@ -314,7 +317,7 @@ final class Creator {
       lost(c, "it sent a packet of type " + packet.type());
     }
     if (heapFd >= 0) {
-      Libc.close(heapFd);
+      Descriptors.close(heapFd);
     }
   }
 
@@ -350,7 +353,7 @@ final class Creator {
     }
     if (seat == null || seat.shareable() != (heapFd >= 0)) {
       if (heapFd >= 0) {
-        Libc.close(heapFd);
+        Descriptors.close(heapFd);
       }
       refuse(c, reason);
       return;
@@ -391,7 +394,7 @@ final class Creator {
     if (c.phase != Phase.CLOSED) {
       c.phase = Phase.CLOSED;
       c.answer = null;
-      Libc.close(c.fd);
+      Descriptors.close(c.fd);
     }
   }
 
@@ -454,7 +457,7 @@ final class Creator {
   /** False if it has to be sent again later, or never. */
   private boolean send(Connection c, byte[] packet, int[] fds) {
     try {
-      Libc.sendmsg(c.fd, packet, 0, packet.length, fds, Libc.MSG_DONTWAIT);
+      UnixSockets.sendmsg(c.fd, packet, 0, packet.length, fds, UnixSockets.MSG_DONTWAIT);
       return true;
     } catch (LibcException e) {
       if (e.errno() == Errno.EAGAIN) {

@@ -1,6 +1,6 @@
 package io.nccl4j.bootstrap;
 
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.LibcException;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -67,7 +67,7 @@ final class Gathering {
   /** Ends one {@link #retain}; the last one closes the descriptors. */
   synchronized void release() {
     if (--holders == 0) {
-      heaps.values().forEach(Libc::close);
+      heaps.values().forEach(Descriptors::close);
       heaps.clear();
     }
   }
@@ -231,7 +231,7 @@ final class Gathering {
 
   private static void closeIfAny(int fd) {
     if (fd >= 0) {
-      Libc.close(fd);
+      Descriptors.close(fd);
     }
   }
 
@@ -254,12 +254,12 @@ final class Gathering {
     int made = 0;
     try {
       for (; made < fds.length; made++) {
-        copies[made] = Libc.dup(fds[made]);
+        copies[made] = Descriptors.dup(fds[made]);
       }
       return copies;
     } catch (LibcException e) {
       while (made > 0) {
-        Libc.close(copies[--made]);
+        Descriptors.close(copies[--made]);
       }
       throw e;
     }

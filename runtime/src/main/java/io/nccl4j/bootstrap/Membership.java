@@ -1,7 +1,7 @@
 package io.nccl4j.bootstrap;
 
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Descriptors;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -57,7 +57,7 @@ public final class Membership implements AutoCloseable {
   @Override
   public void close() {
     for (int fd : heapFds.values()) {
-      Libc.close(fd);
+      Descriptors.close(fd);
     }
     heapFds.clear();
   }

@@ -7,10 +7,13 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.ReceivedMessage;
+import io.nccl4j.bindings.UnixSockets;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
@@ -72,10 +75,10 @@ final class RemoteJoin implements AutoCloseable {
   @Override
   public void close() {
     for (int fd : heapFds) {
-      Libc.close(fd);
+      Descriptors.close(fd);
     }
     heapFds = NO_FDS;
-    Libc.close(socket);
+    Descriptors.close(socket);
   }
 
   // ---------------------------------------------------------------- reaching the creator
@@ -145,21 +148,21 @@ final class RemoteJoin implements AutoCloseable {
 
   private static int connect(RendezvousId id, Joiner joiner, Deadline deadline) {
     while (true) {
-      int socket = Libc.socket(Creator.SOCKET_TYPE);
+      int socket = UnixSockets.socket(Creator.SOCKET_TYPE);
       try {
-        Libc.connectAbstract(socket, id.socketName());
-        int uid = Libc.peerCredentials(socket).uid();
-        if (uid != Libc.getuid()) {
+        UnixSockets.connectAbstract(socket, id.socketName());
+        int uid = UnixSockets.peerCredentials(socket).uid();
+        if (uid != Processes.getuid()) {
           throw new InvalidUsageException(
               "the unique id is served by user "
                   + Integer.toUnsignedString(uid)
                   + ", this process runs as user "
-                  + Integer.toUnsignedString(Libc.getuid()),
+                  + Integer.toUnsignedString(Processes.getuid()),
               "run all ranks under one user");
         }
         return socket;
       } catch (LibcException e) {
-        Libc.close(socket);
+        Descriptors.close(socket);
         if (e.errno() == Errno.ECONNREFUSED) {
           throw nobodyServes(id).causedBy(e);
         }
@@ -167,7 +170,7 @@ final class RemoteJoin implements AutoCloseable {
           throw e;
         }
       } catch (RuntimeException e) {
-        Libc.close(socket);
+        Descriptors.close(socket);
         throw e;
       }
       pause(joiner, deadline, id);
@@ -267,7 +270,7 @@ final class RemoteJoin implements AutoCloseable {
                 "the creator refuses the secret of the unique id", "pass the id on unchanged");
         case Session.OTHER_USER ->
             new InvalidUsageException(
-                "the creator refuses ranks of user " + Integer.toUnsignedString(Libc.getuid()),
+                "the creator refuses ranks of user " + Integer.toUnsignedString(Processes.getuid()),
                 "run all ranks under one user");
         default ->
             new InvalidUsageException(
@@ -310,7 +313,7 @@ final class RemoteJoin implements AutoCloseable {
   private boolean send(byte[] packet, int... fds) {
     try {
       // There is room: these packets are the first ones, and small.
-      Libc.sendmsg(socket, packet, 0, packet.length, fds, Libc.MSG_DONTWAIT);
+      UnixSockets.sendmsg(socket, packet, 0, packet.length, fds, UnixSockets.MSG_DONTWAIT);
       return true;
     } catch (LibcException e) {
       if (e.errno() == Errno.EPIPE || e.errno() == Errno.ECONNRESET) {
@@ -329,7 +332,9 @@ final class RemoteJoin implements AutoCloseable {
     while (true) {
       ReceivedMessage message;
       try {
-        message = Libc.recvmsg(socket, MAX_PACKET_BYTES, Creator.FDS_PER_PACKET, Libc.MSG_DONTWAIT);
+        message =
+            UnixSockets.recvmsg(
+                socket, MAX_PACKET_BYTES, Creator.FDS_PER_PACKET, UnixSockets.MSG_DONTWAIT);
       } catch (LibcException e) {
         if (e.errno() == Errno.ECONNRESET) {
           LOG.debug("rank {}: the creator closed the connection", joiner.rank(), e);
@@ -361,7 +366,7 @@ final class RemoteJoin implements AutoCloseable {
       return;
     }
     long millis = Math.min(SLICE_MILLIS, deadline.remainingMillis());
-    if (Libc.poll(socket, Libc.POLLIN, millis) == 0 && deadline.passed()) {
+    if (Descriptors.poll(socket, Descriptors.POLLIN, millis) == 0 && deadline.passed()) {
       throw late(joiner, deadline, id);
     }
     if (Thread.interrupted()) {

@@ -9,6 +9,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import java.security.MessageDigest;
@@ -133,7 +134,7 @@ public final class Rendezvous {
     gathering.retain();
     try {
       boolean shared = meeting.id().served() && joiner.heapFd() >= 0;
-      Failure refusal = gathering.admit(seat, shared ? Libc.dup(joiner.heapFd()) : -1);
+      Failure refusal = gathering.admit(seat, shared ? Descriptors.dup(joiner.heapFd()) : -1);
       if (refusal != null) {
         throw refusal.toException();
       }

@@ -1,6 +1,7 @@
 package io.nccl4j.bootstrap;
 
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Memory;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -39,7 +40,7 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
         joiner.heapFd() >= 0,
         Place.HERE.pids(),
         Place.HERE.pid(),
-        Libc.isAvailable() ? Libc.pageSize() : 0,
+        Libc.isAvailable() ? Memory.pageSize() : 0,
         BUILD);
   }
 

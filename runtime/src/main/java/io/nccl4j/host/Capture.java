@@ -15,6 +15,7 @@ final class Capture {
   private final HostStream origin;
   private final List<GraphNode> nodes = new ArrayList<>();
   private final Map<HostStream, TreeSet<Integer>> frontiers = new HashMap<>();
+  private int works;
   private boolean ended;
 
   Capture(HostStream origin) {
@@ -24,6 +25,11 @@ final class Capture {
 
   boolean hasEnded() {
     return ended;
+  }
+
+  /** Numbers works in the order of their calls. */
+  int nextOrder() {
+    return works++;
   }
 
   void addPlan(HostStream stream, HostWork first) {

@@ -9,6 +9,7 @@ import io.nccl4j.host.kernel.Kernels;
 import io.nccl4j.host.kernel.Scalars;
 import io.nccl4j.host.kernel.Scratch;
 import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Padded;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -27,7 +28,7 @@ import java.util.Objects;
  * <p>The fields belong to whoever drives the current collective; ownership of its stream, and
  * {@link #completed} between streams, hand them over.
  */
-final class CollectiveEngine {
+final class CollectiveEngine extends Padded {
   /** Bytes of a rank's staging area, half for input and half for output. */
   static final long STAGING_BYTES = 1 << 20;
 
@@ -71,10 +72,10 @@ final class CollectiveEngine {
   private final MemorySegment[] recvRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
   private final MemorySegment[] foldIn;
   private final long[] foldInOffset;
-  private final MemorySegment[] foldOut = new MemorySegment[1];
-  private final long[] foldOutOffset = new long[1];
+  private final MemorySegment[] foldOut = new MemorySegment[1 + REFERENCES];
+  private final long[] foldOutOffset = new long[1 + LONGS];
   private final ShareMover mover;
-  private final int[] signatures = new int[SIGNATURES];
+  private final int[] signatures = new int[SIGNATURES + REFERENCES];
 
   private int patience;
   private long syncs;
@@ -96,13 +97,13 @@ final class CollectiveEngine {
       done[k] = control.done(k);
       sync[k] = control.sync(k);
     }
-    in = new MemorySegment[nranks];
-    out = new MemorySegment[nranks];
-    inOffset = new long[nranks];
-    outOffset = new long[nranks];
-    scalars = new long[nranks];
-    foldIn = new MemorySegment[nranks];
-    foldInOffset = new long[nranks];
+    in = new MemorySegment[nranks + REFERENCES];
+    out = new MemorySegment[nranks + REFERENCES];
+    inOffset = new long[nranks + LONGS];
+    outOffset = new long[nranks + LONGS];
+    scalars = new long[nranks + LONGS];
+    foldIn = new MemorySegment[nranks + REFERENCES];
+    foldInOffset = new long[nranks + LONGS];
     mover = new ShareMover(this, control, rank, nranks);
   }
 

@@ -3,7 +3,7 @@ package io.nccl4j.host;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Errno;
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.RobustMutex;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -100,7 +100,7 @@ final class DeathWatch {
    * @param mutex {@value #MUTEX_BYTES} bytes of shared memory
    */
   static void format(MemorySegment mutex) {
-    Libc.robustMutexInit(mutex);
+    RobustMutex.init(mutex);
   }
 
   /**
@@ -170,7 +170,7 @@ final class DeathWatch {
       if (acquireOwn()) {
         held.complete(null);
         watchUntilClosing();
-        check("releasing", self, Libc.robustMutexUnlock(mutexes[self]));
+        check("releasing", self, RobustMutex.unlock(mutexes[self]));
       }
     } catch (RuntimeException | Error e) {
       if (!held.completeExceptionally(e)) {
@@ -184,10 +184,10 @@ final class DeathWatch {
   /** False if the watch was closed meanwhile. */
   private boolean acquireOwn() {
     while (!closing) {
-      int error = Libc.robustMutexTimedLock(mutexes[self], SLICE_NANOS);
+      int error = RobustMutex.timedLock(mutexes[self], SLICE_NANOS);
       if (error == Errno.EOWNERDEAD) {
         // Somebody took it too early and died.
-        check("repairing", self, Libc.robustMutexConsistent(mutexes[self]));
+        check("repairing", self, RobustMutex.consistent(mutexes[self]));
         return true;
       }
       if (error != Errno.ETIMEDOUT) {
@@ -233,7 +233,7 @@ final class DeathWatch {
   }
 
   private void lookAt(int peer) {
-    int error = Libc.robustMutexTimedLock(mutexes[peer], SLICE_NANOS);
+    int error = RobustMutex.timedLock(mutexes[peer], SLICE_NANOS);
     switch (error) {
       case Errno.ETIMEDOUT -> LOG.trace("{}: process {} is there", thread.getName(), peer);
       case Errno.EDEADLK ->
@@ -241,13 +241,13 @@ final class DeathWatch {
           LockSupport.parkNanos(this, LOOK_NANOS);
       case Errno.ENOTRECOVERABLE -> letGo(peer, error);
       case Errno.EOWNERDEAD -> {
-        check("repairing", peer, Libc.robustMutexConsistent(mutexes[peer]));
-        check("releasing", peer, Libc.robustMutexUnlock(mutexes[peer]));
+        check("repairing", peer, RobustMutex.consistent(mutexes[peer]));
+        check("releasing", peer, RobustMutex.unlock(mutexes[peer]));
         letGo(peer, error);
       }
       default -> {
         check("locking", peer, error);
-        check("releasing", peer, Libc.robustMutexUnlock(mutexes[peer]));
+        check("releasing", peer, RobustMutex.unlock(mutexes[peer]));
         letGo(peer, error);
       }
     }

@@ -150,6 +150,17 @@ final class Explanation {
 
   // ---- waiting
 
+  /** How full the communicator's FIFO is, and with which work at its old end. */
+  String backlog() {
+    HostWork oldest = communicator.fifo().oldestInUse();
+    return "; "
+        + communicator.fifo().inUse()
+        + " of "
+        + communicator.fifo().capacity()
+        + " works of this rank's FIFO are unfinished"
+        + (oldest == null ? "" : ", the oldest is " + oldest.describe());
+  }
+
   /** Which ranks a work waits for, and where they are. */
   String missing(HostWork work) {
     int peer = work.blockedOn;

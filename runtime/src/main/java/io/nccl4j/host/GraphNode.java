@@ -80,6 +80,9 @@ final class GraphNode {
             + theirs.kind.label()
             + ", or of another type, reduction or root";
       }
+      if (mine.order != theirs.order) {
+        return "it was called as operation " + mine.order + " instead of " + theirs.order;
+      }
     }
     return null;
   }

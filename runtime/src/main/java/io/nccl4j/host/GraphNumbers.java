@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.schedule.OpKind;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 
 /**
@@ -23,6 +24,8 @@ final class GraphNumbers {
         own.add(work);
       }
     }
+    // A group may have spread its operations over streams, and so over nodes.
+    own.sort(Comparator.comparingInt(work -> work.order));
     works = own.toArray(HostWork[]::new);
     laneIndex = new int[works.length];
     for (int i = 0; i < works.length; i++) {

@@ -105,7 +105,8 @@ final class Health {
                   + " is not complete after "
                   + timeoutNanos / 1_000_000
                   + " ms, waiting for "
-                  + explanation.missing(work),
+                  + explanation.missing(work)
+                  + explanation.backlog(),
               "see whether those ranks hang or called something else; operation-timeout sets the"
                   + " deadline"));
     }

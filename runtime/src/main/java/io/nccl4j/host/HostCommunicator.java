@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CommunicatorCounters;
 import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
@@ -13,11 +14,15 @@ import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.ScheduledCommunicator;
 import io.nccl4j.schedule.Signature;
+import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,6 +33,17 @@ import org.jspecify.annotations.Nullable;
  * staging area.
  */
 final class HostCommunicator extends ScheduledCommunicator<HostWork> {
+  private static final VarHandle ISSUED;
+  private static final VarHandle LANE = MethodHandles.arrayElementVarHandle(long[].class);
+
+  static {
+    try {
+      ISSUED = MethodHandles.lookup().findVarHandle(HostCommunicator.class, "issued", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
   private final String name;
   private final CommunicatorConfig config;
   private final LocalPart part;
@@ -49,6 +65,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   private int signature;
   private final Object closing = new Object();
   private final AtomicInteger graphs = new AtomicInteger();
+  private final AtomicLong graphLaunches = new AtomicLong();
+  private final AtomicLong fifoFull = new AtomicLong();
+  private final AtomicLong fifoWaitNanos = new AtomicLong();
   private volatile int lastInUse;
   private volatile boolean closed;
 
@@ -72,8 +91,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     placement = new Placement(control, rank, nranks);
     heapOf = new MemorySegment[nranks];
     stagingOf = new long[nranks];
-    sendSeq = new long[nranks];
-    recvSeq = new long[nranks];
+    sendSeq = new long[nranks + LONGS];
+    recvSeq = new long[nranks + LONGS];
     staging =
         spansProcesses ? HostProcess.self().heap().allocate(CollectiveEngine.STAGING_BYTES) : null;
     if (staging != null) {
@@ -182,13 +201,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @Override
   protected void assign(HostWork work) {
     work.reset();
-    long seq;
+    long seq = nextNumber(work);
     if (work.isCollective()) {
-      seq = ++issued;
       signature = signatureAfter(signature, work);
       work.signature = signature;
     } else {
-      seq = ++(work.kind == OpKind.SEND ? sendSeq : recvSeq)[work.root];
       work.signature = laneSignature(work);
     }
     work.seq = seq;
@@ -200,14 +217,23 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
    * touched.
    */
   void number(HostWork work) {
-    long seq;
+    long seq = nextNumber(work);
     if (work.isCollective()) {
-      seq = ++issued;
       signature = signatureAfter(signature, work);
-    } else {
-      seq = ++(work.kind == OpKind.SEND ? sendSeq : recvSeq)[work.root];
     }
     ledger.issue(work, seq);
+  }
+
+  private long nextNumber(HostWork work) {
+    if (work.isCollective()) {
+      long seq = issued + 1;
+      ISSUED.setOpaque(this, seq);
+      return seq;
+    }
+    long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
+    long seq = lane[work.root] + 1;
+    LANE.setOpaque(lane, work.root, seq);
+    return seq;
   }
 
   long issuedCollectives() {
@@ -241,6 +267,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   /** A graph with operations of this communicator was launched. */
   void graphStarted() {
+    graphLaunches.incrementAndGet();
     graphs.incrementAndGet();
   }
 
@@ -262,11 +289,17 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   protected void awaitFifoRoom() {
-    while (!fifo().hasRoom()) {
-      HostWork oldest = fifo().oldest();
-      if (oldest.stream instanceof HostStream stream) {
-        driveHead(stream, Long.MAX_VALUE);
+    long start = System.nanoTime();
+    fifoFull.incrementAndGet();
+    try {
+      while (!fifo().hasRoom()) {
+        HostWork oldest = fifo().oldest();
+        if (oldest.stream instanceof HostStream stream) {
+          driveHead(stream, Long.MAX_VALUE);
+        }
       }
+    } finally {
+      fifoWaitNanos.addAndGet(System.nanoTime() - start);
     }
   }
 
@@ -347,6 +380,31 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     return cause == null
         ? State.READY
         : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
+  }
+
+  @Override
+  public CommunicatorCounters counters() {
+    int unfinished = fifo().inUse();
+    return new CommunicatorCounters(
+        (long) ISSUED.getOpaque(this),
+        sum(sendSeq),
+        sum(recvSeq),
+        graphLaunches.get(),
+        unfinished,
+        graphs.get(),
+        (long) fifo().capacity() * Work.BYTES,
+        (long) unfinished * Work.BYTES,
+        fifo().highWaterBytes(),
+        fifoFull.get(),
+        fifoWaitNanos.get());
+  }
+
+  private long sum(long[] lanes) {
+    long sum = 0;
+    for (int k = 0; k < nranks(); k++) {
+      sum += (long) LANE.getOpaque(lanes, k);
+    }
+    return sum;
   }
 
   /** Ranks called different things. Fails; the caller throws. */

@@ -27,7 +27,7 @@ final class HostEvent implements Event {
   private volatile @Nullable HostStream stream;
   private volatile long position;
   private volatile boolean closed;
-  private @Nullable Capture capture;
+  private volatile @Nullable Capture capture;
   private int[] capturedAfter = {};
 
   HostEvent(HostDevice device) {
@@ -41,6 +41,9 @@ final class HostEvent implements Event {
 
   /** Starts a new record; the submitting thread's. */
   long issue(HostStream on, long target) {
+    if (capture != null) {
+      capture = null;
+    }
     stream = on;
     position = target;
     long generation = issued + 1;
@@ -48,12 +51,10 @@ final class HostEvent implements Event {
     return generation;
   }
 
-  /**
-   * Notes that the event was recorded in a capture, after these nodes, and not in a running stream.
-   */
-  void captureAt(@Nullable Capture in, int[] after) {
-    capture = in;
+  /** Notes that the event was recorded in a capture, after these nodes, and not in a stream. */
+  void captureAt(Capture in, int[] after) {
     capturedAfter = after;
+    capture = in;
   }
 
   @Nullable Capture capture() {
@@ -76,6 +77,14 @@ final class HostEvent implements Event {
     if (closed) {
       throw new InvalidUsageException(
           "the event is closed", "create a new one with device.newEvent()");
+    }
+  }
+
+  private void requireNotCaptured(String call) {
+    if (capture != null) {
+      throw new InvalidUsageException(
+          call + ": the event was last recorded in a capture, which runs nothing",
+          "record it outside a capture");
     }
   }
 
@@ -110,6 +119,7 @@ final class HostEvent implements Event {
   @Override
   public boolean isComplete() {
     requireOpen();
+    requireNotCaptured("isComplete");
     if (!isComplete(issued)) {
       HostStream on = stream;
       if (on != null) {
@@ -122,6 +132,7 @@ final class HostEvent implements Event {
   @Override
   public void synchronize() {
     requireOpen();
+    requireNotCaptured("synchronize");
     long generation = issued;
     HostStream on = stream;
     if (on != null && !isComplete(generation)) {
@@ -159,6 +170,7 @@ final class HostEvent implements Event {
   @Override
   public CompletableFuture<Void> toFuture() {
     requireOpen();
+    requireNotCaptured("toFuture");
     synchronized (waiters) {
       if (!isComplete(issued)) {
         CompletableFuture<Void> future = new CompletableFuture<>();

@@ -6,6 +6,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
 import io.nccl4j.host.kernel.Copies;
+import io.nccl4j.schedule.GroupScope;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -72,6 +73,11 @@ final class HostExecutableGraph implements ExecutableGraph {
     if (own.isCapturing()) {
       throw new InvalidUsageException(
           "launch: the stream is being captured", "graphs in graphs are not captured");
+    }
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException(
+          "launch: a group is open on this thread, and a graph cannot wait for its launch",
+          "launch or close the group first");
     }
     for (GraphNode node : nodes) {
       if (node.usesClosed()) {
@@ -186,13 +192,25 @@ final class HostExecutableGraph implements ExecutableGraph {
       return result;
     }
     if (stream.error() == null) {
-      if (node.kind == StreamTask.COPY) {
-        Copies.copy(node.source, node.sourceOffset, node.target, node.targetOffset, node.bytes);
-      } else {
-        Copies.fill(node.target, node.targetOffset, node.bytes, node.value);
+      try {
+        if (node.kind == StreamTask.COPY) {
+          Copies.copy(node.source, node.sourceOffset, node.target, node.targetOffset, node.bytes);
+        } else {
+          Copies.fill(node.target, node.targetOffset, node.bytes, node.value);
+        }
+      } catch (IllegalStateException e) {
+        // The launch ends all the same: later ones wait for it.
+        stream.memoryWasClosed(e);
       }
     }
     return Step.DONE;
+  }
+
+  /** A work that was begun and is not complete, for messages; null if there is none. */
+  @Nullable HostWork firstPending() {
+    HostWork[] found = new HostWork[1];
+    forEachPending(work -> found[0] = found[0] == null ? work : found[0]);
+    return found[0];
   }
 
   /** Calls {@code action} for every work that was begun and is not complete. */

@@ -1,8 +1,10 @@
 package io.nccl4j.host;
 
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.Memory;
 import io.nccl4j.memory.RangeAllocator;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -76,13 +78,13 @@ final class HostHeap {
       return new HostHeap(-1, 0, null);
     }
     long size = 2 * physicalMemory() / GRANULE * GRANULE;
-    int fd = Libc.memfdCreate("nccl4j-heap", Libc.MFD_CLOEXEC | Libc.MFD_ALLOW_SEALING);
+    int fd = Memory.memfdCreate("nccl4j-heap", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
     try {
-      Libc.ftruncate(fd, size);
-      Libc.addSeals(fd, Libc.F_SEAL_SHRINK | Libc.F_SEAL_GROW | Libc.F_SEAL_SEAL);
+      Memory.ftruncate(fd, size);
+      Memory.addSeals(fd, Memory.F_SEAL_SHRINK | Memory.F_SEAL_GROW | Memory.F_SEAL_SEAL);
       return new HostHeap(fd, size, map(fd, size));
     } catch (LibcException e) {
-      Libc.close(fd);
+      Descriptors.close(fd);
       throw new SystemErrorException(
               "cannot create the shared heap of " + (size >> 20) + " MiB: " + e.getMessage(),
               "check ulimit -v and the container's limits")
@@ -92,8 +94,12 @@ final class HostHeap {
 
   /** Maps a heap file of {@code bytes} bytes, this process's or a peer's. */
   static MemorySegment map(int fd, long bytes) {
-    return Libc.mmap(
-        bytes, Libc.PROT_READ | Libc.PROT_WRITE, Libc.MAP_SHARED | Libc.MAP_NORESERVE, fd, 0);
+    return Memory.mmap(
+        bytes,
+        Memory.PROT_READ | Memory.PROT_WRITE,
+        Memory.MAP_SHARED | Memory.MAP_NORESERVE,
+        fd,
+        0);
   }
 
   private static long physicalMemory() {
@@ -172,7 +178,7 @@ final class HostHeap {
     allocatedBytes += bytes;
     if (bytes >= GRANULE) {
       int ignoredWhereUnsupported =
-          Libc.madvise(mapping.asSlice(offset, bytes / GRANULE * GRANULE), Libc.MADV_COLLAPSE);
+          Memory.madvise(mapping.asSlice(offset, bytes / GRANULE * GRANULE), Memory.MADV_COLLAPSE);
       LOG.trace("collapse of {} bytes: {}", bytes, ignoredWhereUnsupported);
     }
     return new Block(mapping, offset, bytes, reserved, null);
@@ -198,7 +204,7 @@ final class HostHeap {
     for (long g = first; g <= last; g++) {
       if (blocksInGranule[(int) g]++ == 0) {
         try {
-          Libc.fallocate(fd, 0, g * GRANULE, GRANULE);
+          Memory.fallocate(fd, 0, g * GRANULE, GRANULE);
         } catch (LibcException e) {
           uncommit(first, g);
           throw e;
@@ -210,8 +216,8 @@ final class HostHeap {
   private void uncommit(long first, long last) {
     for (long g = first; g <= last; g++) {
       if (--blocksInGranule[(int) g] == 0) {
-        Libc.fallocate(
-            fd, Libc.FALLOC_FL_PUNCH_HOLE | Libc.FALLOC_FL_KEEP_SIZE, g * GRANULE, GRANULE);
+        Memory.fallocate(
+            fd, Memory.FALLOC_FL_PUNCH_HOLE | Memory.FALLOC_FL_KEEP_SIZE, g * GRANULE, GRANULE);
       }
     }
   }

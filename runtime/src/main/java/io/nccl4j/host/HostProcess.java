@@ -1,7 +1,8 @@
 package io.nccl4j.host;
 
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.Memory;
 import java.lang.foreign.MemorySegment;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -68,7 +69,7 @@ final class HostProcess {
       try {
         peer = new PeerHeap(HostHeap.map(file, bytes));
       } finally {
-        Libc.close(file);
+        Descriptors.close(file);
       }
       peers.put(process, peer);
     }
@@ -84,7 +85,7 @@ final class HostProcess {
     }
     if (--peer.users == 0) {
       peers.remove(process);
-      Libc.munmap(peer.mapping);
+      Memory.munmap(peer.mapping);
     }
   }
 

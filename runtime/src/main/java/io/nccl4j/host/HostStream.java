@@ -13,6 +13,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.schedule.GroupScope;
+import io.nccl4j.schedule.Padded;
 import io.nccl4j.spi.EngineStream;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -26,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * whoever owns the stream, by one compare-and-set, takes steps at the head. Ownership may change
  * between any two steps, since all progress is in the tasks.
  */
-final class HostStream implements EngineStream<HostWork> {
+final class HostStream extends Padded implements EngineStream<HostWork> {
   private static final int CAPACITY = 1024;
 
   // Places in `cells`, 128 bytes apart because different threads write them.
@@ -86,6 +87,9 @@ final class HostStream implements EngineStream<HostWork> {
 
   @Override
   public void append(HostWork work) {
+    if (capture != null) {
+      work.order = capture.nextOrder();
+    }
     if (first == null) {
       first = work;
     } else {
@@ -250,7 +254,6 @@ final class HostStream implements EngineStream<HostWork> {
       release();
     } else {
       capture.addTask(this, task);
-      task.clear();
     }
   }
 
@@ -273,7 +276,6 @@ final class HostStream implements EngineStream<HostWork> {
       own.captureAt(capture, capture.frontier(this));
       return;
     }
-    own.captureAt(null, new int[0]);
     StreamTask task = nextTask(StreamTask.RECORD);
     task.event = own;
     task.generation = own.issue(this, next + 1);
@@ -319,7 +321,8 @@ final class HostStream implements EngineStream<HostWork> {
 
   private StreamTask nextTask(int kind) {
     awaitRoom();
-    StreamTask task = ring[(int) next & CAPACITY - 1];
+    // A capture waits for no room: the ring's next entry may be one that is still to run.
+    StreamTask task = capture == null ? ring[(int) next & CAPACITY - 1] : new StreamTask();
     task.kind = kind;
     return task;
   }
@@ -640,13 +643,18 @@ final class HostStream implements EngineStream<HostWork> {
         }
       }
     } catch (IllegalStateException e) {
-      error =
-          new InvalidUsageException(
-                  "memory was closed while a copy or fill used it: " + e.getMessage(),
-                  "keep wrapped segments open until the stream is synchronized")
-              .causedBy(e);
+      memoryWasClosed(e);
     }
     return Step.DONE;
+  }
+
+  /** Fails this stream because a copy or fill cannot use its memory any more. */
+  void memoryWasClosed(IllegalStateException cause) {
+    error =
+        new InvalidUsageException(
+                "memory was closed while a copy or fill used it: " + cause.getMessage(),
+                "keep wrapped segments open until the stream is synchronized")
+            .causedBy(cause);
   }
 
   // ---- slow paths, by the owner
@@ -691,8 +699,12 @@ final class HostStream implements EngineStream<HostWork> {
     }
     StreamTask task = ring[(int) head & CAPACITY - 1];
     HostWork work = task.works;
-    if (task.kind == StreamTask.GRAPH) {
-      return "a graph";
+    HostExecutableGraph graph = task.graph;
+    if (graph != null) {
+      work = task.begun ? graph.firstPending() : null;
+      if (work == null) {
+        return "a graph";
+      }
     }
     if (work == null) {
       return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";

@@ -60,6 +60,9 @@ final class HostWork extends Work {
   /** Whether a graph is done with it in the current launch. */
   boolean finished;
 
+  /** For a graph's work: how many were called before it in the capture. */
+  int order;
+
   /** Its ledger entry's offset in the control block. */
   long ledger;
 
@@ -91,6 +94,7 @@ final class HostWork extends Work {
   HostWork copy() {
     HostWork copy = new HostWork(true);
     copy.communicator = communicator;
+    copy.order = order;
     copy.kind = kind;
     copy.type = type;
     copy.op = op;

@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Padded;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -16,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * leave their address in the slot and the receiver <b>pulls</b> and acknowledges. When the sender's
  * buffer is private to its process, it is <b>chunked</b> through two pieces of the sender's heap.
  */
-final class LaneEngine {
+final class LaneEngine extends Padded {
   private static final long CHUNK = 256 << 10;
   private static final int ACK_INTERVAL = 4;
   private static final long OFFSET = 8;
@@ -50,10 +51,10 @@ final class LaneEngine {
     this.control = control;
     this.rank = communicator.rank();
     int nranks = communicator.nranks();
-    sent = new long[nranks];
-    received = new long[nranks];
-    chunksFilled = new long[nranks];
-    chunksTaken = new long[nranks];
+    sent = new long[nranks + LONGS];
+    received = new long[nranks + LONGS];
+    chunksFilled = new long[nranks + LONGS];
+    chunksTaken = new long[nranks + LONGS];
     bounce = new HostHeap.Block[nranks];
     sendRefs = new MemorySegment[nranks * ControlBlock.LANE_SLOTS];
   }

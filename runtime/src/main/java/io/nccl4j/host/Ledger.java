@@ -3,6 +3,7 @@ package io.nccl4j.host;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Padded;
 
 /**
  * What each rank of a communicator has called, the last {@value ControlBlock#LEDGER_ENTRIES}
@@ -10,7 +11,7 @@ import io.nccl4j.schedule.OpKind;
  * submission by their owner and read only to explain, so a reader checks the sequence number after
  * reading.
  */
-final class Ledger {
+final class Ledger extends Padded {
   private static final long SEQ = 0;
   private static final long CODE = 8;
   private static final long COUNT = 16;

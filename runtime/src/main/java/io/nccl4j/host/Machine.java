@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Processors;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -18,7 +19,7 @@ final class Machine {
   private Machine() {}
 
   private static BitSet allowed() {
-    return Libc.isAvailable() ? Libc.schedGetaffinity() : new BitSet();
+    return Libc.isAvailable() ? Processors.schedGetaffinity() : new BitSet();
   }
 
   /**
@@ -31,7 +32,7 @@ final class Machine {
     }
     BitSet one = new BitSet();
     one.set(ALLOWED.stream().skip(index % ALLOWED.cardinality()).findFirst().orElseThrow());
-    Libc.schedSetaffinity(one);
+    Processors.schedSetaffinity(one);
     return true;
   }
 
@@ -41,7 +42,7 @@ final class Machine {
    */
   static void unbindThread() {
     if (!ALLOWED.isEmpty()) {
-      Libc.schedSetaffinity(ALLOWED);
+      Processors.schedSetaffinity(ALLOWED);
     }
   }
 

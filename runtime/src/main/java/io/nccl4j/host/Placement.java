@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.Processors;
 import java.util.BitSet;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -41,7 +42,7 @@ final class Placement {
     if (!possible || peer < 0 || peer == rank || Thread.currentThread().isVirtual()) {
       return;
     }
-    int processor = Libc.schedGetcpu();
+    int processor = Processors.schedGetcpu();
     control.setOpaque(control.processor(rank), processor + 1L);
     if (rank > peer
         && control.getOpaque(control.processor(peer)) == processor + 1L
@@ -53,7 +54,7 @@ final class Placement {
 
   private void move(int from) {
     try {
-      BitSet allowed = Libc.schedGetaffinity();
+      BitSet allowed = Processors.schedGetaffinity();
       BitSet free = (BitSet) allowed.clone();
       free.clear(from);
       for (int k = 0; k < nranks; k++) {
@@ -66,8 +67,8 @@ final class Placement {
       if (to >= 0) {
         BitSet only = new BitSet();
         only.set(to);
-        Libc.schedSetaffinity(only);
-        Libc.schedSetaffinity(allowed);
+        Processors.schedSetaffinity(only);
+        Processors.schedSetaffinity(allowed);
         LOG.debug("rank {} moved from processor {} to {}", rank, from, to);
       }
     } catch (LibcException e) {

@@ -3,6 +3,7 @@ package io.nccl4j.host;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Padded;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -12,7 +13,7 @@ import java.lang.foreign.MemorySegment;
  * places, or in the staging areas, where block <i>b</i> of the current piece starts at {@code b ·
  * pieceLength} elements.
  */
-final class ShareMover {
+final class ShareMover extends Padded {
   private static final long FOLD_BYTES = 1 << 20;
   private static final long COPY_BYTES = 32 << 20;
   private static final long SHARE_ALIGNMENT = 128;
@@ -37,10 +38,10 @@ final class ShareMover {
     this.control = control;
     this.rank = rank;
     this.nranks = nranks;
-    outs = new MemorySegment[nranks];
-    ins = new MemorySegment[nranks];
-    inOffsets = new long[nranks];
-    outOffsets = new long[nranks];
+    outs = new MemorySegment[nranks + REFERENCES];
+    ins = new MemorySegment[nranks + REFERENCES];
+    inOffsets = new long[nranks + LONGS];
+    outOffsets = new long[nranks + LONGS];
   }
 
   // ---- before the exchange

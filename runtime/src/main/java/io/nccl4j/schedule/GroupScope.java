@@ -101,6 +101,11 @@ public final class GroupScope implements Group {
       threadState.owners.get(i).requireReady();
       EngineStream<?> stream = threadState.works.get(i).stream;
       if (stream != null) {
+        if (stream.isCapturing() != threadState.works.get(i).isCaptured()) {
+          throw new InvalidUsageException(
+              "a capture of a stream in the group began or ended after the group's call",
+              "let the stream join the capture before the group is opened");
+        }
         stream.awaitRoom();
       }
     }

@@ -9,6 +9,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.WarmUp;
 import io.nccl4j.spi.EngineStream;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -20,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param <W> the backend's work
  */
-public abstract class ScheduledCommunicator<W extends Work> implements Communicator {
+public abstract class ScheduledCommunicator<W extends Work> extends Padded implements Communicator {
   private static final VarHandle ENTERED;
 
   static {
@@ -487,6 +488,15 @@ public abstract class ScheduledCommunicator<W extends Work> implements Communica
     } finally {
       leave();
     }
+  }
+
+  @Override
+  public final void warmUp(WarmUp plan) {
+    if (plan == null) {
+      throw new InvalidArgumentException("warmUp: the plan is null", "pass a plan");
+    }
+    requireReady();
+    new WarmUpRun(this, plan).run();
   }
 
   private void pointToPoint(

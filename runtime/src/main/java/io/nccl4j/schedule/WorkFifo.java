@@ -3,6 +3,7 @@ package io.nccl4j.schedule;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The bounded queue of a communicator's unfinished works, in order of submission.
@@ -13,18 +14,18 @@ import java.util.function.Supplier;
  * program that waits for each operation keeps using the same few cache lines. Taking more than half
  * for one plan is refused, so that a plan can always be put together while another one runs.
  *
- * <p>All methods but {@link #at} are for the submitting thread.
+ * <p>Methods are for the submitting thread unless they say that any thread may ask.
  *
  * @param <W> the backend's work
  */
-public final class WorkFifo<W extends Work> {
-  private static final VarHandle USED;
+public final class WorkFifo<W extends Work> extends Padded {
+  private static final VarHandle FIRST;
   private static final VarHandle HIGH_WATER;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
-      USED = lookup.findVarHandle(WorkFifo.class, "used", int.class);
+      FIRST = lookup.findVarHandle(WorkFifo.class, "first", int.class);
       HIGH_WATER = lookup.findVarHandle(WorkFifo.class, "highWater", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
@@ -73,7 +74,7 @@ public final class WorkFifo<W extends Work> {
     int before = reclaim();
     W work = ring[first + before & mask];
     work.take();
-    USED.setOpaque(this, before + 1);
+    used = before + 1;
     if (before >= highWater) {
       HIGH_WATER.setOpaque(this, before + 1);
     }
@@ -89,7 +90,7 @@ public final class WorkFifo<W extends Work> {
   public void giveBack() {
     int left = used - 1;
     ring[first + left & mask].free();
-    USED.setOpaque(this, left);
+    used = left;
   }
 
   /**
@@ -97,23 +98,46 @@ public final class WorkFifo<W extends Work> {
    */
   private int reclaim() {
     int left = used;
-    while (left > 0 && !ring[first].isInUse()) {
-      first = first + 1 & mask;
+    int oldest = first;
+    while (left > 0 && !ring[oldest].isInUse()) {
+      oldest = oldest + 1 & mask;
       left--;
     }
-    if (left == 0) {
-      first = 0;
-    }
-    USED.setOpaque(this, left);
+    FIRST.setOpaque(this, left == 0 ? 0 : oldest);
+    used = left;
     return left;
   }
 
-  /** Bytes that unfinished works took when this FIFO was last used. Any thread may ask. */
-  public long occupiedBytes() {
-    return (long) (int) USED.getOpaque(this) * Work.BYTES;
+  /** Number of works in use now; it looks at every place. Any thread may ask. */
+  public int inUse() {
+    int count = 0;
+    for (W work : ring) {
+      if (work.isInUse()) {
+        count++;
+      }
+    }
+    return count;
   }
 
-  /** The most bytes that were ever taken at once. Any thread may ask. */
+  /**
+   * The work that was taken first among those in use, or null. Any thread may ask; while works are
+   * taken and completed the answer is one that held a moment ago.
+   */
+  public @Nullable W oldestInUse() {
+    int start = (int) FIRST.getOpaque(this);
+    for (int i = 0; i < ring.length; i++) {
+      W work = ring[start + i & mask];
+      if (work.isInUse()) {
+        return work;
+      }
+    }
+    return null;
+  }
+
+  /**
+   * The most bytes that were ever taken at once, from the oldest unfinished work to the newest one.
+   * Any thread may ask.
+   */
   public long highWaterBytes() {
     return (long) (int) HIGH_WATER.getOpaque(this) * Work.BYTES;
   }

@@ -15,8 +15,10 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.UnixSockets;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
@@ -193,7 +195,7 @@ class RendezvousTest {
     Membership membership = heap.join(id, 0, 2, LONG);
     assertEquals(child.pid(), membership.members().get(1).pid());
     UUID peer = membership.members().get(1).process();
-    Libc.close(membership.takeHeapFd(peer));
+    Descriptors.close(membership.takeHeapFd(peer));
     assertThrows(InternalErrorException.class, () -> membership.takeHeapFd(peer));
     membership.close();
     assertEquals("2 peers 1", child.expect("joined"));
@@ -319,7 +321,7 @@ class RendezvousTest {
     Session.Packet refused = receive(socket);
     assertEquals(Session.REFUSED, refused.type());
     assertEquals(Session.WRONG_SECRET, refused.body()[0]);
-    Libc.close(socket);
+    Descriptors.close(socket);
     // None of that has hurt the rendezvous.
     ChildJvm child = joiners(id, 2, 30_000, 1);
     heap.join(id, 0, 2, LONG).close();
@@ -564,8 +566,8 @@ class RendezvousTest {
   // ---------------------------------------------------------------- strangers
 
   private static int connect(RendezvousId id) {
-    int socket = Libc.socket(Libc.SOCK_SEQPACKET | Libc.SOCK_CLOEXEC);
-    Libc.connectAbstract(socket, id.socketName());
+    int socket = UnixSockets.socket(UnixSockets.SOCK_SEQPACKET | UnixSockets.SOCK_CLOEXEC);
+    UnixSockets.connectAbstract(socket, id.socketName());
     return socket;
   }
 
@@ -575,7 +577,7 @@ class RendezvousTest {
 
   private static boolean send(int socket, byte[] packet, int... fds) {
     try {
-      Libc.sendmsg(socket, packet, 0, packet.length, fds, 0);
+      UnixSockets.sendmsg(socket, packet, 0, packet.length, fds, 0);
       return true;
     } catch (LibcException e) {
       return false;
@@ -583,8 +585,8 @@ class RendezvousTest {
   }
 
   private static Session.Packet receive(int socket) {
-    assertTrue(Libc.poll(socket, Libc.POLLIN, 5_000) != 0);
-    return Session.parse(Libc.recvmsg(socket, 20_000, 8, 0).bytes());
+    assertTrue(Descriptors.poll(socket, Descriptors.POLLIN, 5_000) != 0);
+    return Session.parse(UnixSockets.recvmsg(socket, 20_000, 8, 0).bytes());
   }
 
   @Test
@@ -620,13 +622,13 @@ class RendezvousTest {
       if (i % 3 == 0) {
         sockets.add(socket);
       } else {
-        Libc.close(socket);
+        Descriptors.close(socket);
       }
     }
     ChildJvm child = joiners(idBytes, 2, 30_000, 1);
     assertEquals(1, heap.checkPeers(rank0.get(30, TimeUnit.SECONDS)));
     child.expect("joined");
-    sockets.forEach(Libc::close);
+    sockets.forEach(Descriptors::close);
     awaitFlat(fds, "descriptors", RendezvousTest::descriptors);
   }
 
@@ -649,7 +651,7 @@ class RendezvousTest {
     send(socket, session.seal(Session.JOIN, body), heap.fd);
     send(socket, random(new Random(2), 50));
     assertEquals(2, failure(PeerFailedException.class, rank0).rank());
-    Libc.close(socket);
+    Descriptors.close(socket);
   }
 
   private static byte[] random(Random random, int length) {
@@ -699,7 +701,7 @@ class RendezvousTest {
       Joiner other = new Joiner(1, 2, UUID.randomUUID(), 77, heap.fd, TestHeap.BYTES, -1);
       CompletableFuture<Membership> rank1 = async(id, other, LONG);
       Membership rank0 = heap.join(id, 0, 2, LONG);
-      Libc.close(rank0.takeHeapFd(other.process()));
+      Descriptors.close(rank0.takeHeapFd(other.process()));
       rank0.close();
       rank1.get(10, TimeUnit.SECONDS).close();
     }

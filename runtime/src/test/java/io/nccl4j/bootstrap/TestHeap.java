@@ -1,6 +1,7 @@
 package io.nccl4j.bootstrap;
 
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.Memory;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.UUID;
@@ -13,12 +14,12 @@ final class TestHeap implements AutoCloseable {
   final int fd;
 
   TestHeap() {
-    fd = Libc.memfdCreate("test-heap", Libc.MFD_CLOEXEC);
-    Libc.ftruncate(fd, BYTES);
+    fd = Memory.memfdCreate("test-heap", Memory.MFD_CLOEXEC);
+    Memory.ftruncate(fd, BYTES);
     MemorySegment memory = map(fd);
     memory.set(ValueLayout.JAVA_LONG, 0, process.getMostSignificantBits());
     memory.set(ValueLayout.JAVA_LONG, 8, process.getLeastSignificantBits());
-    Libc.munmap(memory);
+    Memory.munmap(memory);
   }
 
   /** Joins as one rank of this heap's process, and checks every other heap. */
@@ -38,7 +39,7 @@ final class TestHeap implements AutoCloseable {
     for (UUID peer : peers) {
       int heap = membership.takeHeapFd(peer);
       UUID found = nameIn(heap);
-      Libc.close(heap);
+      Descriptors.close(heap);
       if (!found.equals(peer)) {
         throw new AssertionError("heap of " + found + " under the name " + peer);
       }
@@ -51,16 +52,16 @@ final class TestHeap implements AutoCloseable {
     MemorySegment memory = map(fd);
     UUID found =
         new UUID(memory.get(ValueLayout.JAVA_LONG, 0), memory.get(ValueLayout.JAVA_LONG, 8));
-    Libc.munmap(memory);
+    Memory.munmap(memory);
     return found;
   }
 
   private static MemorySegment map(int fd) {
-    return Libc.mmap(BYTES, Libc.PROT_READ | Libc.PROT_WRITE, Libc.MAP_SHARED, fd, 0);
+    return Memory.mmap(BYTES, Memory.PROT_READ | Memory.PROT_WRITE, Memory.MAP_SHARED, fd, 0);
   }
 
   @Override
   public void close() {
-    Libc.close(fd);
+    Descriptors.close(fd);
   }
 }

@@ -150,8 +150,9 @@ class InitTest {
 
   @Test
   void severalRanksMayShareADevice() {
-    // NCCL refuses it before 2.30.
-    assumeTrue(TestBackend.BACKEND == Backend.HOST);
+    assumeTrue(
+        TestBackend.BACKEND == Backend.HOST,
+        () -> "skipped: " + TestBackend.BACKEND + " may refuse it, as NCCL does before 2.30");
     Device device = TestBackend.device(0);
     try (Communicators all = Communicator.initAll(List.of(device, device), TestBackend.CONFIG);
         Stream stream = device.newStream();

@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.DataType;
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -101,6 +103,42 @@ class AllocationTest {
             }
             stream.synchronize();
           });
+    }
+  }
+
+  @Test
+  void launches() throws Exception {
+    ExecutableGraph[] graphs = new ExecutableGraph[2];
+    for (int bytes : new int[] {8, 4096}) {
+      assertAllocatesNothing(
+          "launch of a sum, a copy and an exchange, " + bytes + " B",
+          (ranks, rank) -> {
+            Stream stream = ranks.streams.get(rank);
+            if (graphs[rank] == null) {
+              graphs[rank] = capture(ranks, rank, bytes / Integer.BYTES);
+            }
+            graphs[rank].launch(stream);
+            stream.synchronize();
+          });
+      for (int rank = 0; rank < 2; rank++) {
+        graphs[rank].close();
+        graphs[rank] = null;
+      }
+    }
+  }
+
+  private static ExecutableGraph capture(HostRanks ranks, int rank, int count) {
+    Stream stream = ranks.streams.get(rank);
+    stream.beginCapture();
+    ranks.sum(rank, count);
+    stream.copy(ranks.in.get(rank).slice(0, count * 4L), ranks.out.get(rank).slice(0, count * 4L));
+    Group.run(
+        () -> {
+          ranks.get(rank).send(ranks.in.get(rank), count, DataType.INT32, 1 - rank, stream);
+          ranks.get(rank).recv(ranks.out.get(rank), count, DataType.INT32, 1 - rank, stream);
+        });
+    try (Graph graph = stream.endCapture()) {
+      return graph.instantiate();
     }
   }
 

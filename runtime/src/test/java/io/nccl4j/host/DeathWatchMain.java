@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.Memory;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.foreign.MemorySegment;
@@ -23,7 +24,7 @@ public final class DeathWatchMain {
   private DeathWatchMain() {}
 
   static MemorySegment map(int fd) {
-    return Libc.mmap(BYTES, Libc.PROT_READ | Libc.PROT_WRITE, Libc.MAP_SHARED, fd, 0);
+    return Memory.mmap(BYTES, Memory.PROT_READ | Memory.PROT_WRITE, Memory.MAP_SHARED, fd, 0);
   }
 
   static MemorySegment[] mutexes(MemorySegment memory, int count) {
@@ -43,15 +44,15 @@ public final class DeathWatchMain {
   }
 
   public static void main(String[] args) throws Exception {
-    int fd = Libc.open(args[0], Libc.O_RDWR | Libc.O_CLOEXEC, 0);
+    int fd = Descriptors.open(args[0], Descriptors.O_RDWR | Descriptors.O_CLOEXEC, 0);
     int self = Integer.parseInt(args[1]);
     int count = Integer.parseInt(args[2]);
     long touched = Long.parseLong(args[3]) << 20;
     if (touched > 0) {
-      Libc.mmap(
+      Memory.mmap(
           touched,
-          Libc.PROT_READ | Libc.PROT_WRITE,
-          Libc.MAP_PRIVATE | Libc.MAP_ANONYMOUS | Libc.MAP_POPULATE,
+          Memory.PROT_READ | Memory.PROT_WRITE,
+          Memory.MAP_PRIVATE | Memory.MAP_ANONYMOUS | Memory.MAP_POPULATE,
           -1,
           0);
     }

@@ -8,8 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Memory;
+import io.nccl4j.bindings.Processes;
+import io.nccl4j.bindings.RobustMutex;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -49,8 +53,8 @@ class DeathWatchTest {
   @BeforeEach
   void open() {
     Assumptions.assumeTrue(Libc.isAvailable(), Libc::unavailableReason);
-    fd = Libc.memfdCreate("death-watch", Libc.MFD_CLOEXEC);
-    Libc.ftruncate(fd, DeathWatchMain.BYTES);
+    fd = Memory.memfdCreate("death-watch", Memory.MFD_CLOEXEC);
+    Memory.ftruncate(fd, DeathWatchMain.BYTES);
     memory = DeathWatchMain.map(fd);
   }
 
@@ -59,8 +63,8 @@ class DeathWatchTest {
     children.forEach(ChildJvm::close);
     watches.forEach(watch -> watch.close().join());
     if (fd >= 0) {
-      Libc.munmap(memory);
-      Libc.close(fd);
+      Memory.munmap(memory);
+      Descriptors.close(fd);
     }
   }
 
@@ -215,7 +219,7 @@ class DeathWatchTest {
       tell(child, "watch");
     }
     watch.watch();
-    Libc.kill((int) children.get(0).pid(), Libc.SIGSTOP);
+    Processes.kill((int) children.get(0).pid(), Processes.SIGSTOP);
     Thread.sleep(50);
     children.get(1).kill();
     noDeath(500);
@@ -243,8 +247,8 @@ class DeathWatchTest {
     long millis = (System.nanoTime() - start) / 1_000_000;
     assertTrue(millis < 2_000, millis + " ms");
     for (MemorySegment mutex : mutexes) {
-      assertEquals(0, Libc.robustMutexTryLock(mutex));
-      assertEquals(0, Libc.robustMutexUnlock(mutex));
+      assertEquals(0, RobustMutex.tryLock(mutex));
+      assertEquals(0, RobustMutex.unlock(mutex));
     }
     noDeath(0);
     DeathWatch unused = new DeathWatch("unused", mutexes, 0, k -> false, k -> {});
@@ -278,9 +282,9 @@ class DeathWatchTest {
             k -> {
               int look = looks.incrementAndGet();
               if (look == 1) {
-                assertEquals(0, Libc.robustMutexLock(mutexes[1]));
+                assertEquals(0, RobustMutex.lock(mutexes[1]));
               } else if (look == 10) {
-                assertEquals(0, Libc.robustMutexUnlock(mutexes[1]));
+                assertEquals(0, RobustMutex.unlock(mutexes[1]));
               } else if (look == 11) {
                 settled.countDown();
               }
@@ -318,8 +322,8 @@ class DeathWatchTest {
       assertEquals(2, nextDeath().process());
       watch.close().join();
       assertEquals(2, reported.size());
-      assertEquals(0, Libc.robustMutexTryLock(mutexes[0]));
-      Libc.robustMutexUnlock(mutexes[0]);
+      assertEquals(0, RobustMutex.tryLock(mutexes[0]));
+      RobustMutex.unlock(mutexes[0]);
     } finally {
       Thread.setDefaultUncaughtExceptionHandler(before);
     }
@@ -377,12 +381,12 @@ class DeathWatchTest {
         assertTrue(mortal.contains(late.process()), late.toString());
       }
       for (MemorySegment mutex : mutexes) {
-        int error = Libc.robustMutexTryLock(mutex);
+        int error = RobustMutex.tryLock(mutex);
         assertTrue(error == 0 || error == Errno.EOWNERDEAD, Errno.name(error));
         if (error == Errno.EOWNERDEAD) {
-          assertEquals(0, Libc.robustMutexConsistent(mutex));
+          assertEquals(0, RobustMutex.consistent(mutex));
         }
-        assertEquals(0, Libc.robustMutexUnlock(mutex));
+        assertEquals(0, RobustMutex.unlock(mutex));
       }
       watches.clear();
     }
@@ -399,7 +403,7 @@ class DeathWatchTest {
           .daemon()
           .start(
               () -> {
-                Libc.robustMutexLock(mutex);
+                RobustMutex.lock(mutex);
                 holds.countDown();
                 try {
                   end.await();

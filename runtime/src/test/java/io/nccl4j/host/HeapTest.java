@@ -11,7 +11,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -31,7 +31,7 @@ class HeapTest {
 
   private static long backedBytes() {
     long ignored = HostProcess.self().heap().allocatedBytes();
-    return Libc.fstat(HostProcess.self().heap().fd()).allocatedBytes();
+    return Descriptors.fstat(HostProcess.self().heap().fd()).allocatedBytes();
   }
 
   private record Filled(DeviceBuffer buffer, byte value) {
@@ -125,10 +125,10 @@ class HeapTest {
               ranks.streams.get(rank).synchronize();
               half.close();
             }
-            if (i % 5 == 0 && rank == 0) {
-              ranks.get(rank).abort();
-            }
           });
+      if (i % 5 == 0) {
+        ranks.get(0).abort();
+      }
     }
   }
 

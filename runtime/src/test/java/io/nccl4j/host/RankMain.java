@@ -11,6 +11,7 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.WarmUp;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -27,6 +28,7 @@ import java.time.Duration;
  * join ID NRANKS RANK    joined | failed …
  * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
+ * warm ITERATIONS        warm: a warm-up with everything, see warmUp
  * splits COUNT           split: one communicator after the other
  * split COLOR            split | failed …
  * close                  closed
@@ -82,6 +84,10 @@ final class RankMain {
         yield "never";
       }
       case "trials" -> "agreed " + trials(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+      case "warm" -> {
+        communicator.warmUp(warmUp(Integer.parseInt(words[1])));
+        yield "warm";
+      }
       case "splits" -> {
         splits(communicator, stream, Integer.parseInt(words[1]));
         yield "split";
@@ -128,6 +134,16 @@ final class RankMain {
   /** Whether a rank's send (0) or receive (1) buffer is private to its process. */
   static boolean isPrivate(int rank, int which, int salt) {
     return (rank * 2 + which + salt) % 3 == 0;
+  }
+
+  /** All operations, plain and captured, in shared and in private memory, staged pieces too. */
+  static WarmUp warmUp(int iterations) {
+    return WarmUp.builder()
+        .sizes(0, 8, 600, 5000, 3 << 20)
+        .captured(true)
+        .wrapped(true)
+        .iterations(iterations)
+        .build();
   }
 
   static void splits(Communicator communicator, Stream stream, int count) {

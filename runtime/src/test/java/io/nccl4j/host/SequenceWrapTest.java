@@ -22,9 +22,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class SequenceWrapTest {
   /** Operations before the wrap; a multiple of what the engine counts in. */
-  private static final long BEFORE = 1024;
+  static final long BEFORE = 1024;
 
-  private static HostRanks ranksAt(long seq, int nranks, long bytes) throws Exception {
+  static HostRanks ranksAt(long seq, int nranks, long bytes) throws Exception {
     HostRanks ranks = new HostRanks(nranks, bytes);
     for (int rank = 0; rank < nranks; rank++) {
       setCounters(ranks.get(rank), seq);

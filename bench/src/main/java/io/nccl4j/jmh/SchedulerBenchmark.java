@@ -1,0 +1,83 @@
+package io.nccl4j.jmh;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.Communicators;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.util.concurrent.TimeUnit;
+import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Fork;
+import org.openjdk.jmh.annotations.Measurement;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Setup;
+import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.TearDown;
+import org.openjdk.jmh.annotations.Warmup;
+
+/**
+ * What an operation costs before and after its data move: the checks, the FIFO, the stream and the
+ * wait, with one rank and nothing to communicate. With {@code -prof gc} it allocates nothing.
+ */
+@State(Scope.Benchmark)
+@BenchmarkMode(Mode.AverageTime)
+@OutputTimeUnit(TimeUnit.NANOSECONDS)
+@Warmup(iterations = 5, time = 1)
+@Measurement(iterations = 5, time = 1)
+@Fork(
+    value = 2,
+    jvmArgs = {
+      "--add-modules",
+      "jdk.incubator.vector",
+      "--enable-native-access=ALL-UNNAMED",
+      "-XX:+UseSerialGC"
+    })
+public class SchedulerBenchmark {
+  private Communicators communicators;
+  private Communicator communicator;
+  private Stream stream;
+  private DeviceBuffer buffer;
+
+  /** Makes the one rank. */
+  @Setup
+  public void open() {
+    Device.get(Backend.HOST, 0).bindThread();
+    communicators = Communicator.initAll(Backend.HOST, 1);
+    communicator = communicators.get(0);
+    stream = communicator.device().newStream();
+    buffer = communicator.device().allocate(DataType.FLOAT32, 1);
+  }
+
+  /** Closes it. */
+  @TearDown
+  public void close() {
+    stream.close();
+    communicators.close();
+    buffer.close();
+  }
+
+  /** One barrier of one rank, submitted and waited for. */
+  @Benchmark
+  public void barrier() {
+    communicator.barrier(stream);
+    stream.synchronize();
+  }
+
+  /** One allReduce of no elements, submitted and waited for. */
+  @Benchmark
+  public void emptyAllReduce() {
+    communicator.allReduce(buffer, buffer, 0, DataType.FLOAT32, ReduceOp.SUM, stream);
+    stream.synchronize();
+  }
+
+  /** Collectives so far. */
+  long completed() {
+    return communicator.counters().collectives() - communicator.counters().unfinishedWorks();
+  }
+}

@@ -1,0 +1,86 @@
+package io.nccl4j.jmh;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.Arrays;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.openjdk.jmh.annotations.Fork;
+
+/** The benchmarks' bodies do what they are said to do. Each binds its thread: a new one a test. */
+@Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
+class BenchmarksTest {
+  private static final int STEPS = 200;
+
+  @ParameterizedTest
+  @ValueSource(ints = {8, 64, 512, 4096, 32768, 262144, 1048576})
+  void allReducesOfTwoRanksAddUp(int bytes) {
+    AllReduceBenchmark benchmark = new AllReduceBenchmark();
+    benchmark.bytes = bytes;
+    benchmark.open();
+    for (int i = 0; i < STEPS; i++) {
+      assertEquals(2, benchmark.allReduce());
+    }
+    float[] expected = new float[bytes / Float.BYTES];
+    Arrays.fill(expected, 2);
+    assertArrayEquals(expected, benchmark.result());
+    benchmark.close();
+  }
+
+  @Test
+  void everyListedSizeIsTested() throws Exception {
+    String[] sizes =
+        AllReduceBenchmark.class
+            .getField("bytes")
+            .getAnnotation(org.openjdk.jmh.annotations.Param.class)
+            .value();
+    int[] tested =
+        BenchmarksTest.class
+            .getDeclaredMethod("allReducesOfTwoRanksAddUp", int.class)
+            .getAnnotation(ValueSource.class)
+            .ints();
+    assertArrayEquals(tested, Arrays.stream(sizes).mapToInt(Integer::parseInt).toArray());
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void plainAndCapturedStepsGiveTheSame(boolean graph) {
+    GraphReplayBenchmark benchmark = new GraphReplayBenchmark();
+    benchmark.graph = graph;
+    benchmark.open();
+    for (int i = 0; i < STEPS; i++) {
+      assertEquals(2, benchmark.step());
+      assertEquals(0, benchmark.occupiedBytes());
+    }
+    benchmark.close();
+  }
+
+  @Test
+  void theSchedulerCompletesWhatItIsGiven() {
+    SchedulerBenchmark benchmark = new SchedulerBenchmark();
+    benchmark.open();
+    for (int i = 1; i <= STEPS; i++) {
+      benchmark.barrier();
+      benchmark.emptyAllReduce();
+      assertEquals(2L * i, benchmark.completed());
+    }
+    benchmark.close();
+  }
+
+  /** Without these options another path of the library would be measured. */
+  @Test
+  void forksHaveTheLaunchersOptions() {
+    for (Class<?> benchmark :
+        List.of(AllReduceBenchmark.class, GraphReplayBenchmark.class, SchedulerBenchmark.class)) {
+      List<String> options = List.of(benchmark.getAnnotation(Fork.class).jvmArgs());
+      assertTrue(options.contains("jdk.incubator.vector"), benchmark::getName);
+      assertTrue(options.contains("--enable-native-access=ALL-UNNAMED"), benchmark::getName);
+    }
+  }
+}

@@ -1,0 +1,200 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.Device;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Provider;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bench.FifoLeak;
+import io.nccl4j.bench.Options;
+import io.nccl4j.bench.Placement;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** {@code nccl4j selftest fifo-leak}. */
+@Command(
+    name = "fifo-leak",
+    description =
+        "Shows that captured operations take no room from plain ones: two allReduces of 100,000"
+            + " bfloat16, one captured, then 100,000 plain ones of 49,000.",
+    versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
+    footer = {
+      "",
+      "Exit code: 0 nothing is lost, 1 internal error, 2 bad option, 3 failure, 4 an operation",
+      "stopped, 7 room or memory was lost, or data are wrong."
+    })
+final class FifoLeakCommand implements Callable<Integer> {
+  private static final int FEW = 2;
+  private static final int MANY = 8;
+  private static final int MANY_DIVISOR = 20;
+
+  private final Context context;
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--procs",
+      paramLabel = "N",
+      defaultValue = "1",
+      description =
+          "Processes of one rank each; with 1, two and then eight threads of this one are the"
+              + " ranks; default ${DEFAULT-VALUE}.")
+  private int procs;
+
+  @Option(
+      names = {"-n", "--iters"},
+      paramLabel = "N",
+      defaultValue = "100000",
+      description =
+          "Plain operations after the captured one; a twentieth on more than two ranks; default"
+              + " ${DEFAULT-VALUE}.")
+  private long iterations;
+
+  /** The command. */
+  FifoLeakCommand(Context context) {
+    this.context = context;
+  }
+
+  @Override
+  public Integer call() throws Exception {
+    Options options = Options.builder().build();
+    RankEnvironment ranks;
+    try {
+      if (iterations < 1) {
+        throw new InvalidArgumentException("iters is " + iterations, "use 1 or more");
+      }
+      ranks = RankEnvironment.of(context.environment(), options, procs);
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    }
+    if (ranks.isParent()) {
+      List<String> arguments = spec.root().commandLine().getParseResult().originalArgs();
+      return new ProcessGroup(context, options, procs).run(arguments);
+    }
+    if (ranks.isChild()) {
+      ParentWatch.start();
+    }
+    Placement placement = ranks.placement();
+    UniqueId id = placement.id();
+    if (id != null) {
+      return asProcess(options, placement, id, ranks.idFile());
+    }
+    heading();
+    List<FifoLeak.Result> results = new ArrayList<>();
+    for (int nranks : new int[] {FEW, MANY}) {
+      List<FifoLeak.Result> some =
+          FifoLeak.onThreads(options.backend(), nranks, iterations(nranks), this::progress);
+      some.forEach(result -> row(result, "threads"));
+      results.addAll(some);
+    }
+    return verdict(results);
+  }
+
+  private int asProcess(Options options, Placement placement, UniqueId id, @Nullable Path idFile) {
+    int nranks = placement.nranks();
+    Device device = Device.get(options.backend(), placement.firstRank());
+    if (nranks <= Runtime.getRuntime().availableProcessors()) {
+      device.bindThread();
+    }
+    List<FifoLeak.Result> results;
+    try (Communicator communicator =
+        Communicator.initRank(device, nranks, id, placement.firstRank(), FifoLeak.config())) {
+      if (idFile != null) {
+        new IdFileRemover(idFile).remove();
+      }
+      results = FifoLeak.onRank(communicator, iterations(nranks), this::progress);
+    }
+    if (placement.reports()) {
+      heading();
+      results.forEach(result -> row(result, "processes"));
+      return verdict(results);
+    }
+    return exitCode(results);
+  }
+
+  private long iterations(int nranks) {
+    return nranks > FEW ? Math.max(1, iterations / MANY_DIVISOR) : iterations;
+  }
+
+  private void progress(FifoLeak.Scenario scenario, int ranks, long done, long of, double seconds) {
+    context
+        .err()
+        .printf(
+            Locale.ROOT,
+            "nccl4j: fifo-leak, %d ranks, %s: %d of %d iterations, %.1f s%n",
+            ranks,
+            scenario.label(),
+            done,
+            of,
+            seconds);
+  }
+
+  private void heading() {
+    context.out().printf("# nccl4j %s selftest fifo-leak%n", Provider.get().version());
+    context
+        .out()
+        .printf(
+            "#%-15s %5s %-9s %10s %8s %7s %8s %8s %6s %8s %8s %8s %6s%n",
+            "case",
+            "ranks",
+            "as",
+            "operations",
+            "launches",
+            "time",
+            "FIFO",
+            "highest",
+            "full",
+            "occupied",
+            "heap",
+            "shared",
+            "#wrong");
+    context
+        .out()
+        .printf(
+            "#%-15s %5s %-9s %10s %8s %7s %8s %8s %6s %8s %8s %8s %6s%n",
+            "", "", "", "", "", "(s)", "(B)", "(B)", "times", "(B)", "(+KiB)", "(+KiB)", "");
+  }
+
+  private void row(FifoLeak.Result result, String as) {
+    context
+        .out()
+        .printf(
+            Locale.ROOT,
+            " %-15s %5d %-9s %10d %8d %7.2f %8d %8d %6d %8d %8d %8d %6d%n",
+            result.scenario().label(),
+            result.ranks(),
+            as,
+            result.operations(),
+            result.launches(),
+            result.seconds(),
+            result.fifoBytes(),
+            result.highWaterBytes(),
+            result.fullTimes(),
+            result.occupiedBytes(),
+            result.heapGrowth() >> 10,
+            result.sharedGrowth() >> 10,
+            result.wrong());
+  }
+
+  private int verdict(List<FifoLeak.Result> results) {
+    int code = exitCode(results);
+    context.out().println("# " + (code == 0 ? "OK: nothing is lost" : "FAILED"));
+    return code;
+  }
+
+  private static int exitCode(List<FifoLeak.Result> results) {
+    boolean passed = results.stream().allMatch(FifoLeak.Result::passed);
+    return (passed ? ExitCode.OK : ExitCode.WRONG_DATA).number();
+  }
+}

@@ -1,0 +1,265 @@
+package io.nccl4j.schedule;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
+import io.nccl4j.Group;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.WarmUp;
+import io.nccl4j.WarmUp.Operation;
+import java.lang.foreign.Arena;
+import java.nio.charset.StandardCharsets;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * One rank's part of a warm-up, on a stream and buffers of its own. It goes through the API as any
+ * caller does: what is warm afterwards is what callers use.
+ */
+final class WarmUpRun {
+  /** Operations in a row that are queued before they are waited for, every other time. */
+  private static final int BURST = 16;
+
+  /** Ranks that poll keep the compilers from working: after so many operations they pause. */
+  private static final int OPERATIONS_TO_PAUSE = 3000;
+
+  private static final long PAUSE_NANOS = 5_000_000;
+
+  private static final Set<ReduceOp.Kind> SUM_ONLY = Set.of(ReduceOp.Kind.SUM);
+
+  private final Communicator communicator;
+  private final WarmUp plan;
+  private final Device device;
+  private final int rank;
+  private final int nranks;
+  private int sincePause;
+
+  WarmUpRun(Communicator communicator, WarmUp plan) {
+    this.communicator = communicator;
+    this.plan = plan;
+    this.device = communicator.device();
+    this.rank = communicator.rank();
+    this.nranks = communicator.nranks();
+  }
+
+  /** Checks everything that can be refused, before any rank has begun. */
+  void run() {
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException(
+          "warmUp: a group is open on this thread", "launch or close the group first");
+    }
+    for (int peer : plan.peers()) {
+      if (peer < 0 || peer >= nranks) {
+        throw new InvalidArgumentException(
+            "warmUp: peer " + peer + " does not exist", "use 0 to " + (nranks - 1));
+      }
+    }
+    try (Stream stream = device.newStream()) {
+      requireSamePlan(stream);
+      long bytes = capacity();
+      try (DeviceBuffer send = device.allocate(bytes);
+          DeviceBuffer recv = device.allocate(bytes)) {
+        runOn(send, recv, stream, plan.operations());
+      }
+      if (plan.wrapped()) {
+        // Collected when nothing refers to it any more, so that nothing waits for its end.
+        Arena arena = Arena.ofAuto();
+        try (DeviceBuffer send = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()));
+            DeviceBuffer recv = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()))) {
+          Set<Operation> withData = java.util.EnumSet.copyOf(plan.operations());
+          withData.remove(Operation.BARRIER);
+          runOn(send, recv, stream, withData);
+        }
+      }
+    }
+  }
+
+  /** Compares digests, so that ranks that differ all know it before they start. */
+  private void requireSamePlan(Stream stream) {
+    UUID digest = UUID.nameUUIDFromBytes(plan.toString().getBytes(StandardCharsets.UTF_8));
+    try (DeviceBuffer mine = device.allocate(DataType.INT64, 2);
+        DeviceBuffer all = device.allocate(DataType.INT64, 2L * nranks)) {
+      mine.copyFrom(new long[] {digest.getMostSignificantBits(), digest.getLeastSignificantBits()});
+      communicator.allGather(mine, all, 2, DataType.INT64, stream);
+      stream.synchronize();
+      long[] digests = all.toLongs();
+      StringBuilder others = new StringBuilder();
+      for (int k = 1; k < nranks; k++) {
+        if (digests[2 * k] != digests[0] || digests[2 * k + 1] != digests[1]) {
+          others.append(others.isEmpty() ? "" : ", ").append(k);
+        }
+      }
+      if (!others.isEmpty()) {
+        throw new MismatchException(
+            "warmUp: rank 0 of communicator "
+                + communicator.name()
+                + " has another plan than ranks "
+                + others
+                + "; rank "
+                + rank
+                + " has "
+                + plan,
+            "pass the same plan on all ranks; nothing was run");
+      }
+    }
+  }
+
+  /** Enough for the largest size, and for one element a rank of the widest type. */
+  private long capacity() {
+    long largest = (long) nranks * Long.BYTES;
+    for (long size : plan.sizes()) {
+      largest = Math.max(largest, size);
+    }
+    return largest;
+  }
+
+  private void runOn(DeviceBuffer send, DeviceBuffer recv, Stream stream, Set<Operation> which) {
+    stream.fill(send, (byte) 0);
+    stream.fill(recv, (byte) 0);
+    stream.synchronize();
+    for (Operation operation : which) {
+      if (operation == Operation.BARRIER) {
+        repeat(() -> communicator.barrier(stream), plan.iterations(0), stream);
+        continue;
+      }
+      for (DataType type : plan.types()) {
+        for (ReduceOp.Kind kind : operation.reduces() ? plan.reductions() : SUM_ONLY) {
+          for (long size : plan.sizes()) {
+            runOne(operation, type, reduceOp(kind), size, send, recv, stream);
+          }
+        }
+      }
+    }
+  }
+
+  private static ReduceOp reduceOp(ReduceOp.Kind kind) {
+    return switch (kind) {
+      case SUM -> ReduceOp.SUM;
+      case PROD -> ReduceOp.PROD;
+      case MAX -> ReduceOp.MAX;
+      case MIN -> ReduceOp.MIN;
+      case AVG -> ReduceOp.AVG;
+      case PRE_MUL_SUM -> ReduceOp.preMulSum(2);
+    };
+  }
+
+  private void runOne(
+      Operation operation,
+      DataType type,
+      ReduceOp op,
+      long size,
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      Stream stream) {
+    int iterations = plan.iterations(size);
+    long whole = elements(size, type);
+    long block = elements(size / nranks, type);
+    long blockOrNone = size == 0 ? 0 : block;
+    if (operation != Operation.SEND_RECV) {
+      Runnable call =
+          collective(operation, type, op, size == 0 ? 0 : whole, blockOrNone, send, recv, stream);
+      repeat(call, iterations, stream);
+      return;
+    }
+    long count = size == 0 ? 0 : whole;
+    for (int distance = nranks == 1 ? 0 : 1; distance < Math.max(1, nranks); distance++) {
+      int to = (rank + distance) % nranks;
+      int from = (rank + nranks - distance) % nranks;
+      boolean sends = areConnected(rank, to);
+      boolean receives = areConnected(rank, from);
+      repeat(
+          () -> {
+            try (Group group = Group.start()) {
+              if (sends) {
+                communicator.send(send, count, type, to, stream);
+              }
+              if (receives) {
+                communicator.recv(recv, count, type, from, stream);
+              }
+              group.launch();
+            }
+          },
+          Math.max(1, iterations / Math.max(1, nranks - 1)),
+          stream);
+    }
+  }
+
+  private boolean areConnected(int one, int other) {
+    return plan.peers().isEmpty() || plan.peers().contains(one) || plan.peers().contains(other);
+  }
+
+  private static long elements(long bytes, DataType type) {
+    return Math.max(1, bytes / type.byteSize());
+  }
+
+  private Runnable collective(
+      Operation operation,
+      DataType type,
+      ReduceOp op,
+      long whole,
+      long block,
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      Stream stream) {
+    Communicator c = communicator;
+    long[] counts = new long[nranks];
+    long[] places = new long[nranks];
+    for (int k = 0; k < nranks; k++) {
+      counts[k] = block;
+      places[k] = k * block;
+    }
+    return switch (operation) {
+      case ALL_REDUCE -> () -> c.allReduce(send, recv, whole, type, op, stream);
+      case BROADCAST -> () -> c.broadcast(send, recv, whole, type, 0, stream);
+      case REDUCE -> () -> c.reduce(send, recv, whole, type, op, 0, stream);
+      case ALL_GATHER -> () -> c.allGather(send, recv, block, type, stream);
+      case REDUCE_SCATTER -> () -> c.reduceScatter(send, recv, block, type, op, stream);
+      case ALL_TO_ALL -> () -> c.allToAll(send, recv, block, type, stream);
+      case GATHER -> () -> c.gather(send, recv, block, type, 0, stream);
+      case SCATTER -> () -> c.scatter(send, recv, block, type, 0, stream);
+      case ALL_GATHER_V -> () -> c.allGatherV(send, recv, counts, places, type, stream);
+      case REDUCE_SCATTER_V -> () -> c.reduceScatterV(send, recv, counts, type, op, stream);
+      case ALL_TO_ALL_V ->
+          () -> c.allToAllV(send, counts, places, recv, counts, places, type, stream);
+      case GATHER_V -> () -> c.gatherV(send, block, recv, counts, places, type, 0, stream);
+      case SCATTER_V -> () -> c.scatterV(send, counts, places, recv, block, type, 0, stream);
+      case SEND_RECV, BARRIER -> throw new IllegalArgumentException(operation.name());
+    };
+  }
+
+  private void repeat(Runnable call, int times, Stream stream) {
+    burst(call, times, stream);
+    if (!plan.captured()) {
+      return;
+    }
+    stream.beginCapture();
+    call.run();
+    try (Graph graph = stream.endCapture();
+        ExecutableGraph executable = graph.instantiate()) {
+      burst(() -> executable.launch(stream), times, stream);
+    }
+  }
+
+  /** Half of the calls are waited for one by one, half in bursts: both ways are used later. */
+  private void burst(Runnable call, int times, Stream stream) {
+    for (int i = 0; i < times; i++) {
+      call.run();
+      if (i < times / 2 || i % BURST == 0 || i == times - 1) {
+        stream.synchronize();
+      }
+      if (++sincePause == OPERATIONS_TO_PAUSE) {
+        sincePause = 0;
+        stream.synchronize();
+        LockSupport.parkNanos(PAUSE_NANOS);
+      }
+    }
+  }
+}
