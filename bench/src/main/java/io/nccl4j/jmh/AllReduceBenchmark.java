@@ -2,35 +2,13 @@ package io.nccl4j.jmh;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
-import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
-import org.openjdk.jmh.annotations.BenchmarkMode;
-import org.openjdk.jmh.annotations.Fork;
-import org.openjdk.jmh.annotations.Measurement;
-import org.openjdk.jmh.annotations.Mode;
-import org.openjdk.jmh.annotations.OutputTimeUnit;
 import org.openjdk.jmh.annotations.Param;
-import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.Setup;
-import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
-import org.openjdk.jmh.annotations.Warmup;
 
 /** One allReduce of floats between two threads, from the call to its result. */
-@State(Scope.Benchmark)
-@BenchmarkMode(Mode.AverageTime)
-@OutputTimeUnit(TimeUnit.NANOSECONDS)
-@Warmup(iterations = 5, time = 1)
-@Measurement(iterations = 5, time = 1)
-@Fork(
-    value = 2,
-    jvmArgs = {
-      "--add-modules",
-      "jdk.incubator.vector",
-      "--enable-native-access=ALL-UNNAMED",
-      "-XX:+UseSerialGC"
-    })
-public class AllReduceBenchmark {
+public class AllReduceBenchmark extends HostBenchmark {
   /** Size of each rank's buffers in bytes. */
   @Param({"8", "64", "512", "4096", "32768", "262144", "1048576"})
   public int bytes;

@@ -8,37 +8,15 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
-import org.openjdk.jmh.annotations.BenchmarkMode;
-import org.openjdk.jmh.annotations.Fork;
-import org.openjdk.jmh.annotations.Measurement;
-import org.openjdk.jmh.annotations.Mode;
-import org.openjdk.jmh.annotations.OutputTimeUnit;
-import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.Setup;
-import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
-import org.openjdk.jmh.annotations.Warmup;
 
 /**
  * What an operation costs before and after its data move: the checks, the FIFO, the stream and the
  * wait, with one rank and nothing to communicate. With {@code -prof gc} it allocates nothing.
  */
-@State(Scope.Benchmark)
-@BenchmarkMode(Mode.AverageTime)
-@OutputTimeUnit(TimeUnit.NANOSECONDS)
-@Warmup(iterations = 5, time = 1)
-@Measurement(iterations = 5, time = 1)
-@Fork(
-    value = 2,
-    jvmArgs = {
-      "--add-modules",
-      "jdk.incubator.vector",
-      "--enable-native-access=ALL-UNNAMED",
-      "-XX:+UseSerialGC"
-    })
-public class SchedulerBenchmark {
+public class SchedulerBenchmark extends HostBenchmark {
   private Communicators communicators;
   private Communicator communicator;
   private Stream stream;

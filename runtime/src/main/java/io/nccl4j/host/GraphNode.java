@@ -1,6 +1,5 @@
 package io.nccl4j.host;
 
-import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -10,21 +9,16 @@ final class GraphNode {
   final int kind;
   final int[] after;
   final List<HostWork> works;
-  final MemorySegment source;
-  final long sourceOffset;
-  final MemorySegment target;
-  final long targetOffset;
-  final long bytes;
-  final byte value;
-  final @Nullable Object sourceOwner;
-  final @Nullable Object targetOwner;
+
+  /** The copy or fill; for a plan an empty one. */
+  final StreamTask task;
 
   /** A plan. */
   GraphNode(List<HostWork> works, int[] after) {
     this(StreamTask.WORKS, after, works, new StreamTask());
   }
 
-  /** A copy or fill, with the arguments that {@code task} has now. */
+  /** A copy or fill, which is the node's from now on. */
   GraphNode(StreamTask task, int[] after) {
     this(task.kind, after, List.of(), task);
   }
@@ -33,14 +27,7 @@ final class GraphNode {
     this.kind = kind;
     this.after = after;
     this.works = works;
-    this.source = task.source;
-    this.sourceOffset = task.sourceOffset;
-    this.target = task.target;
-    this.targetOffset = task.targetOffset;
-    this.bytes = task.bytes;
-    this.value = task.value;
-    this.sourceOwner = task.sourceOwner;
-    this.targetOwner = task.targetOwner;
+    this.task = task;
   }
 
   /**
@@ -88,7 +75,7 @@ final class GraphNode {
   }
 
   boolean uses(Object root) {
-    if (isPart(sourceOwner, root) || isPart(targetOwner, root)) {
+    if (task.uses(root)) {
       return true;
     }
     for (HostWork work : works) {
@@ -108,7 +95,7 @@ final class GraphNode {
 
   /** Whether a buffer of this node was closed. */
   boolean usesClosed() {
-    if (isClosed(sourceOwner) || isClosed(targetOwner)) {
+    if (isClosed(task.sourceOwner) || isClosed(task.targetOwner)) {
       return true;
     }
     for (HostWork work : works) {

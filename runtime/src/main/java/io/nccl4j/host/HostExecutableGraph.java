@@ -5,7 +5,6 @@ import io.nccl4j.Graph;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
-import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.schedule.GroupScope;
 import java.util.ArrayList;
 import java.util.List;
@@ -193,11 +192,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     }
     if (stream.error() == null) {
       try {
-        if (node.kind == StreamTask.COPY) {
-          Copies.copy(node.source, node.sourceOffset, node.target, node.targetOffset, node.bytes);
-        } else {
-          Copies.fill(node.target, node.targetOffset, node.bytes, node.value);
-        }
+        node.task.move();
       } catch (IllegalStateException e) {
         // The launch ends all the same: later ones wait for it.
         stream.memoryWasClosed(e);

@@ -11,7 +11,6 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
-import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.Padded;
 import io.nccl4j.spi.EngineStream;
@@ -618,14 +617,9 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     HostEvent event = task.event;
     try {
       switch (task.kind) {
-        case StreamTask.COPY -> {
+        case StreamTask.COPY, StreamTask.FILL -> {
           if (error == null) {
-            Copies.copy(task.source, task.sourceOffset, task.target, task.targetOffset, task.bytes);
-          }
-        }
-        case StreamTask.FILL -> {
-          if (error == null) {
-            Copies.fill(task.target, task.targetOffset, task.bytes, task.value);
+            task.move();
           }
         }
         case StreamTask.GRAPH -> {
@@ -715,16 +709,10 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
   /** Whether an unfinished copy or fill uses the buffer. */
   boolean uses(Object buffer) {
     for (long i = head(); i < tail(); i++) {
-      StreamTask task = ring[(int) i & CAPACITY - 1];
-      if (GraphNode.isPart(task.sourceOwner, buffer)
-          || GraphNode.isPart(task.targetOwner, buffer)) {
+      if (ring[(int) i & CAPACITY - 1].uses(buffer)) {
         return true;
       }
     }
     return false;
-  }
-
-  HostDevice hostDevice() {
-    return device;
   }
 }

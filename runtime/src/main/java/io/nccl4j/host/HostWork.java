@@ -117,10 +117,6 @@ final class HostWork extends Work {
     return (HostBuffer) java.util.Objects.requireNonNull(recv);
   }
 
-  boolean isRootOrUnrooted() {
-    return !kind.isRooted() || root == communicator.rank();
-  }
-
   /** How messages name it. */
   String describe() {
     return Ledger.describe(code(), count) + " #" + seq + " of communicator " + communicator.name();

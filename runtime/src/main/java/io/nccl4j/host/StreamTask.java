@@ -1,5 +1,6 @@
 package io.nccl4j.host;
 
+import io.nccl4j.host.kernel.Copies;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
@@ -37,6 +38,20 @@ final class StreamTask {
   @Nullable Object sourceOwner;
 
   @Nullable Object targetOwner;
+
+  /** Carries out a copy or fill. */
+  void move() {
+    if (kind == COPY) {
+      Copies.copy(source, sourceOffset, target, targetOffset, bytes);
+    } else {
+      Copies.fill(target, targetOffset, bytes, value);
+    }
+  }
+
+  /** Whether a copy or fill uses a buffer or a part of it. */
+  boolean uses(Object root) {
+    return GraphNode.isPart(sourceOwner, root) || GraphNode.isPart(targetOwner, root);
+  }
 
   void clear() {
     works = null;

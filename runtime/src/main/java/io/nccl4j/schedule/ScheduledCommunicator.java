@@ -41,7 +41,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   @SuppressWarnings("unused") // by VarHandle
   private int entered;
 
-  /** A communicator whose works are made by {@link #newFifo}'s factory. */
+  /** A communicator whose works lie in {@code fifo}. */
   protected ScheduledCommunicator(int rank, int nranks, Device device, WorkFifo<W> fifo) {
     this.rank = rank;
     this.nranks = nranks;

@@ -101,11 +101,6 @@ public abstract class Work {
     return captured;
   }
 
-  /** Whether the slot may be taken. */
-  final boolean isFree() {
-    return (int) SLOT.getAcquire(this) == FREE;
-  }
-
   /** Whether the work was submitted and is not complete; any thread may ask. */
   public final boolean isInUse() {
     return (int) SLOT.getAcquire(this) == TAKEN;
