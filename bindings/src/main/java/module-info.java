@@ -3,4 +3,8 @@
 module io.nccl4j.bindings {
   exports io.nccl4j.bindings to
       io.nccl4j.runtime;
+  exports io.nccl4j.bindings.cuda to
+      io.nccl4j.runtime;
+  exports io.nccl4j.bindings.nccl to
+      io.nccl4j.runtime;
 }
