@@ -1,16 +1,25 @@
 package io.nccl4j.bindings;
 
 import java.lang.foreign.SymbolLookup;
+import java.util.List;
 
 /**
- * A shared library that is loaded for the rest of the process's life.
+ * A shared library that is loaded for the rest of the process's life. The lookup of this package's
+ * class loader ({@link SymbolLookup#loaderLookup}) finds its functions, too: that is where the
+ * generated bindings look.
  *
  * @param name file name by which it was asked for
  * @param source the rule that found it
- * @param origin its path; the bare name if the system's loader chose the file
+ * @param path its absolute path
  * @param symbols its functions and variables, usable by any thread
+ * @param passedOver places that were tried before and did not serve
  */
-public record LoadedLibrary(String name, Source source, String origin, SymbolLookup symbols)
+public record LoadedLibrary(
+    String name,
+    Source source,
+    String path,
+    SymbolLookup symbols,
+    List<LibraryNotFound.Attempt> passedOver)
     implements LibraryResult {
   /** The rules by which a library is found, in the order in which they are tried. */
   public enum Source {
@@ -20,8 +29,13 @@ public record LoadedLibrary(String name, Source source, String origin, SymbolLoo
     LD_LIBRARY_PATH,
     /** The system's loader found it. */
     SYSTEM,
-    /** A place where package managers such as pip and conda put it. */
+    /** A place where distributions, containers, pip or conda put it. */
     WELL_KNOWN
+  }
+
+  /** Copies the list. */
+  public LoadedLibrary {
+    passedOver = List.copyOf(passedOver);
   }
 
   @Override

@@ -2,7 +2,9 @@ package io.nccl4j.bindings;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
@@ -15,6 +17,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.regex.PatternSyntaxException;
+import java.util.stream.Stream;
 
 /**
  * Finds and loads shared libraries: the user's setting, the directories of {@code LD_LIBRARY_PATH},
@@ -109,7 +112,10 @@ public final class NativeLibraries {
       for (String name : request.names()) {
         try {
           SymbolLookup symbols = SymbolLookup.libraryLookup(name, Arena.global());
-          return Optional.of(new LoadedLibrary(name, LoadedLibrary.Source.SYSTEM, name, symbols));
+          Optional<LoadedLibrary> found = fromSystem(name, symbols);
+          if (found.isPresent()) {
+            return found;
+          }
         } catch (IllegalCallerException e) {
           return failed(LoadedLibrary.Source.SYSTEM, name, LibcBinder.deniedReason());
         } catch (IllegalArgumentException e) {
@@ -117,6 +123,30 @@ public final class NativeLibraries {
         }
       }
       return Optional.empty();
+    }
+
+    private Optional<LoadedLibrary> fromSystem(String name, SymbolLookup symbols) {
+      Optional<MemorySegment> function = symbols.find(request.function());
+      Optional<String> path = function.flatMap(address -> mappedFile(address.address()));
+      if (function.isPresent() && path.isEmpty()) {
+        return failed(LoadedLibrary.Source.SYSTEM, name, "no file in /proc/self/maps");
+      }
+      return bound(LoadedLibrary.Source.SYSTEM, name, path.orElse(name), symbols);
+    }
+
+    /** Checks the library and gives it to this class loader, where generated code looks. */
+    @SuppressWarnings("restricted")
+    private Optional<LoadedLibrary> bound(
+        LoadedLibrary.Source source, String name, String path, SymbolLookup symbols) {
+      if (symbols.find(request.function()).isEmpty()) {
+        return failed(source, path, "it has no function " + request.function());
+      }
+      try {
+        System.load(path);
+      } catch (UnsatisfiedLinkError e) {
+        return failed(source, path, String.valueOf(e.getMessage()));
+      }
+      return Optional.of(new LoadedLibrary(name, source, path, symbols, attempts));
     }
 
     private Optional<LoadedLibrary> inWellKnownPlaces() {
@@ -148,7 +178,7 @@ public final class NativeLibraries {
       }
       try {
         SymbolLookup symbols = SymbolLookup.libraryLookup(file, Arena.global());
-        return Optional.of(new LoadedLibrary(name, source, file.toString(), symbols));
+        return bound(source, name, file.toString(), symbols);
       } catch (IllegalCallerException e) {
         return failed(source, file.toString(), LibcBinder.deniedReason());
       } catch (IllegalArgumentException e) {
@@ -179,7 +209,7 @@ public final class NativeLibraries {
   }
 
   private static List<Path> children(Path directory, String part) {
-    if (part.chars().noneMatch(c -> "*?[{".indexOf(c) >= 0)) {
+    if (part.chars().noneMatch(c -> "*?[{\\".indexOf(c) >= 0)) {
       Path child = directory.resolve(part);
       return Files.exists(child) ? List.of(child) : List.of();
     }
@@ -192,6 +222,25 @@ public final class NativeLibraries {
     }
     found.sort(null);
     return found;
+  }
+
+  /** The file of which this address of code is a part. */
+  private static Optional<String> mappedFile(long address) {
+    try (Stream<String> maps = Files.lines(Path.of("/proc/self/maps"))) {
+      return maps.filter(line -> line.contains(" /") && covers(line, address))
+          .map(line -> line.substring(line.indexOf(" /") + 1))
+          .findFirst();
+    } catch (IOException | UncheckedIOException e) {
+      return Optional.empty();
+    }
+  }
+
+  /** Whether a line such as {@code 7f00-7fff r-xp ...} speaks of this address. */
+  private static boolean covers(String line, long address) {
+    int dash = line.indexOf('-');
+    int blank = line.indexOf(' ');
+    return address >= Long.parseUnsignedLong(line, 0, dash, 16)
+        && address < Long.parseUnsignedLong(line, dash + 1, blank, 16);
   }
 
   private static boolean startsAsElf(Path file) {

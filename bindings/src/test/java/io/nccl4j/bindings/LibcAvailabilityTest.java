@@ -27,7 +27,7 @@ class LibcAvailabilityTest {
         System.out.println(e.getMessage());
       }
       LibraryRequest request =
-          new LibraryRequest(List.of("libm.so.6"), Optional.empty(), List.of());
+          new LibraryRequest(List.of("libm.so.6"), "cos", Optional.empty(), List.of());
       System.out.println(NativeLibraries.find(request));
     }
   }

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.lang.foreign.SymbolLookup;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -30,7 +31,7 @@ class NativeLibrariesTest {
   }
 
   private static LibraryRequest request(Path setting, List<String> wellKnown, String... names) {
-    return new LibraryRequest(List.of(names), Optional.ofNullable(setting), wellKnown);
+    return new LibraryRequest(List.of(names), "cos", Optional.ofNullable(setting), wellKnown);
   }
 
   /** The path of a library that this process has loaded. */
@@ -50,20 +51,26 @@ class NativeLibrariesTest {
   }
 
   @Test
-  void theSystemLoaderFindsItsLibraries() {
+  void theSystemLoaderFindsItsLibraries() throws Exception {
     LoadedLibrary library =
         NativeLibraries.find(request(null, List.of(), BOGUS, MATH), "").orElseThrow();
     assertEquals(LoadedLibrary.Source.SYSTEM, library.source());
     assertEquals(MATH, library.name());
-    assertEquals(MATH, library.origin());
+    assertEquals(mathLibrary().toString(), library.path());
+    assertEquals(
+        List.of(BOGUS), library.passedOver().stream().map(LibraryNotFound.Attempt::place).toList());
     assertTrue(library.symbols().find("cos").isPresent());
     assertFalse(library.symbols().find("no_such_function").isPresent());
-    assertTrue(
-        NativeLibraries.find(request(null, List.of(), "libc.so.6"))
-            .orElseThrow()
-            .symbols()
-            .find("getpid")
-            .isPresent());
+    // The generated bindings look here.
+    assertTrue(SymbolLookup.loaderLookup().find("cos").isPresent());
+  }
+
+  @Test
+  void aLibraryWithoutTheFunctionIsPassedOver() {
+    LibraryNotFound notFound =
+        assertInstanceOf(
+            LibraryNotFound.class, NativeLibraries.find(request(null, List.of(), "libc.so.6"), ""));
+    assertTrue(notFound.message().endsWith("it has no function cos"), notFound.message());
   }
 
   @Test
@@ -71,10 +78,10 @@ class NativeLibrariesTest {
     Path copy = copyOfMath("mine.so");
     LoadedLibrary byFile = NativeLibraries.find(request(copy, List.of(), BOGUS), "").orElseThrow();
     assertEquals(LoadedLibrary.Source.SETTING, byFile.source());
-    assertEquals(copy.toString(), byFile.origin());
+    assertEquals(copy.toString(), byFile.path());
     LoadedLibrary byDirectory =
         NativeLibraries.find(request(directory, List.of(), BOGUS, "mine.so"), "").orElseThrow();
-    assertEquals(copy.toString(), byDirectory.origin());
+    assertEquals(copy.toString(), byDirectory.path());
     assertTrue(byDirectory.symbols().find("cos").isPresent());
   }
 
@@ -95,7 +102,7 @@ class NativeLibrariesTest {
     LoadedLibrary library =
         NativeLibraries.find(request(null, List.of(), MATH), path).orElseThrow();
     assertEquals(LoadedLibrary.Source.LD_LIBRARY_PATH, library.source());
-    assertEquals(copy.toString(), library.origin());
+    assertEquals(copy.toString(), library.path());
   }
 
   @Test
@@ -106,9 +113,11 @@ class NativeLibrariesTest {
         NativeLibraries.find(request(null, List.of("/none/*/x.so", pattern), BOGUS), "")
             .orElseThrow();
     assertEquals(LoadedLibrary.Source.WELL_KNOWN, library.source());
-    assertEquals(copy.toString(), library.origin());
+    assertEquals(copy.toString(), library.path());
     assertEquals(List.of(), NativeLibraries.expand(directory + "/python3*"));
     assertEquals(List.of(), NativeLibraries.expand(directory + "/["));
+    Path odd = copyOfMath("{odd}[1]/" + BOGUS);
+    assertEquals(List.of(odd), NativeLibraries.expand(directory + "/\\{odd}\\[1]/" + BOGUS));
   }
 
   @Test

@@ -1,0 +1,77 @@
+package io.nccl4j.bindings;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.bindings.nccl.ncclConfig_v23000;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** What the real NCCL answers without a GPU; skipped where it isn't installed. */
+class RealNcclTest {
+  private static final int HEADER_VERSION = 23007;
+
+  @BeforeEach
+  void requireNccl() {
+    LibraryResult result = GpuLibrary.NCCL.load();
+    assumeTrue(
+        result instanceof LoadedLibrary, () -> "skipped: " + ((LibraryNotFound) result).message());
+  }
+
+  @Test
+  void versionAndTexts() {
+    assertTrue(GpuLibrary.NCCL.version() >= 21900, "version " + GpuLibrary.NCCL.version());
+    assertEquals("no error", text(Nccl.ncclGetErrorString(Nccl.ncclSuccess())));
+    assertEquals("invalid argument", text(Nccl.ncclGetErrorString(Nccl.ncclInvalidArgument())));
+  }
+
+  @Test
+  void everyFunctionIsThere() throws Exception {
+    assumeTrue(
+        GpuLibrary.NCCL.version() >= HEADER_VERSION, "skipped: it is older than the bindings");
+    List<String> functions =
+        Files.readAllLines(ManifestTest.ROOT.resolve("nccl.options")).stream()
+            .filter(line -> line.startsWith("--include-function "))
+            .map(line -> line.substring(line.indexOf(' ') + 1))
+            .toList();
+    assertTrue(functions.size() > 60);
+    assertEquals(List.of(), functions.stream().filter(name -> !GpuLibrary.NCCL.has(name)).toList());
+  }
+
+  /** The id goes by value; NCCL looks at it only after it has found a GPU. */
+  @Test
+  void uniqueIdAndTheFailureWithoutAGpu() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment first = ncclUniqueId.allocate(arena);
+      MemorySegment second = ncclUniqueId.allocate(arena);
+      assertEquals(Nccl.ncclSuccess(), Nccl.ncclGetUniqueId(first));
+      assertEquals(Nccl.ncclSuccess(), Nccl.ncclGetUniqueId(second));
+      assertNotEquals(-1, first.mismatch(second));
+      assumeTrue(GpuLibrary.CUDA.load() instanceof LibraryNotFound, "skipped: there may be a GPU");
+      MemorySegment communicator = arena.allocate(ADDRESS);
+      MemorySegment config = ncclConfig_v23000.allocate(arena);
+      NcclStructs.fillConfig(config);
+      assertEquals(
+          Nccl.ncclUnhandledCudaError(),
+          Nccl.ncclCommInitRankConfig(communicator, 1, first, 0, config));
+      assertNotEquals("", text(Nccl.ncclGetLastError(MemorySegment.NULL)));
+      assertEquals(
+          Nccl.ncclInvalidArgument(),
+          Nccl.ncclCommCount(MemorySegment.NULL, arena.allocate(JAVA_INT)));
+    }
+  }
+
+  private static String text(MemorySegment text) {
+    return MemoryAccess.ofAddress(text.address(), 1024).getString(0);
+  }
+}
