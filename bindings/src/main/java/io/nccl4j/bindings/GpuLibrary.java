@@ -7,7 +7,6 @@ import io.nccl4j.bindings.nccl.Nccl;
 import java.io.File;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -125,16 +124,16 @@ public enum GpuLibrary {
     if (setting.isEmpty()) {
       setting = System.getenv().getOrDefault(variable, "");
     }
+    Optional<Path> path = Optional.empty();
     try {
-      Optional<Path> path = setting.isEmpty() ? Optional.empty() : Optional.of(Path.of(setting));
-      return NativeLibraries.find(
-          new LibraryRequest(List.of(file), versionFunction, path, wellKnown(System.getenv())));
+      path = setting.isEmpty() ? path : Optional.of(Path.of(setting));
     } catch (InvalidPathException e) {
+      LoadedLibrary.Source source = LoadedLibrary.Source.SETTING;
       return new LibraryNotFound(
-          file,
-          List.of(
-              new LibraryNotFound.Attempt(LoadedLibrary.Source.SETTING, setting, e.getReason())));
+          file, List.of(new LibraryNotFound.Attempt(source, setting, e.getReason())));
     }
+    return NativeLibraries.find(
+        new LibraryRequest(List.of(file), versionFunction, path, wellKnown(System.getenv())));
   }
 
   /** Patterns of the places to try last. */
@@ -149,7 +148,7 @@ public enum GpuLibrary {
         }
       }
       for (String directory : environment.getOrDefault("PATH", "").split(File.pathSeparator)) {
-        if (directory.endsWith("/bin") && Files.isExecutable(Path.of(directory, "python3"))) {
+        if (directory.endsWith("/bin") && new File(directory, "python3").canExecute()) {
           addPython(places, directory.substring(0, directory.length() - "/bin".length()));
           break;
         }

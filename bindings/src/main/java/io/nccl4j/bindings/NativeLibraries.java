@@ -209,15 +209,21 @@ public final class NativeLibraries {
   }
 
   private static List<Path> children(Path directory, String part) {
-    if (part.chars().noneMatch(c -> "*?[{\\".indexOf(c) >= 0)) {
-      Path child = directory.resolve(part);
-      return Files.exists(child) ? List.of(child) : List.of();
-    }
     List<Path> found = new ArrayList<>();
-    try (DirectoryStream<Path> entries = Files.newDirectoryStream(directory, part)) {
-      entries.forEach(found::add);
-    } catch (IOException | DirectoryIteratorException | PatternSyntaxException e) {
-      // Not a directory, not readable or not a pattern: nothing matches, and the search says so.
+    try {
+      if (part.chars().noneMatch(c -> "*?[{\\".indexOf(c) >= 0)) {
+        Path child = directory.resolve(part);
+        return Files.exists(child) ? List.of(child) : List.of();
+      }
+      try (DirectoryStream<Path> entries = Files.newDirectoryStream(directory, part)) {
+        entries.forEach(found::add);
+      }
+    } catch (IOException
+        | DirectoryIteratorException
+        | InvalidPathException
+        | PatternSyntaxException e) {
+      // Not a directory, not readable, or no name or pattern: nothing matches, and the search says
+      // so.
       return List.of();
     }
     found.sort(null);

@@ -213,11 +213,8 @@ class GeneratedLayoutTest {
   private static int appendConstants(StringBuilder source, String options, Class<?> holder)
       throws Exception {
     Map<String, Object> constants = new TreeMap<>();
-    for (String line : Files.readAllLines(ManifestTest.ROOT.resolve(options))) {
-      if (line.startsWith("--include-constant ")) {
-        String name = line.substring(line.indexOf(' ') + 1);
-        constants.put(name, holder.getMethod(name).invoke(null));
-      }
+    for (String name : ManifestTest.chosen("constant", options)) {
+      constants.put(name, holder.getMethod(name).invoke(null));
     }
     constants.forEach(
         (name, value) ->

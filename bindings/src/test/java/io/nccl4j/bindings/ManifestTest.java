@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
@@ -35,6 +36,15 @@ class ManifestTest {
     }
     assertTrue(found.size() > 30, found.size() + " files");
     assertEquals(new TreeMap<>(recorded), found, "run src/generated/regenerate");
+  }
+
+  /** The names of this kind that an option file takes. */
+  static List<String> chosen(String kind, String options) throws IOException {
+    String option = "--include-" + kind + " ";
+    return Files.readAllLines(ROOT.resolve(options)).stream()
+        .filter(line -> line.startsWith(option))
+        .map(line -> line.substring(option.length()))
+        .toList();
   }
 
   private static boolean isOurs(String name) {

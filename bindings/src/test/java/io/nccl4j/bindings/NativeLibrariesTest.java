@@ -116,6 +116,7 @@ class NativeLibrariesTest {
     assertEquals(copy.toString(), library.path());
     assertEquals(List.of(), NativeLibraries.expand(directory + "/python3*"));
     assertEquals(List.of(), NativeLibraries.expand(directory + "/["));
+    assertEquals(List.of(), NativeLibraries.expand(directory + "/\0/x"));
     Path odd = copyOfMath("{odd}[1]/" + BOGUS);
     assertEquals(List.of(odd), NativeLibraries.expand(directory + "/\\{odd}\\[1]/" + BOGUS));
   }

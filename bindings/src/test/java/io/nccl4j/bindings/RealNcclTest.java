@@ -12,7 +12,6 @@ import io.nccl4j.bindings.nccl.ncclConfig_v23000;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.Files;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -32,18 +31,15 @@ class RealNcclTest {
   void versionAndTexts() {
     assertTrue(GpuLibrary.NCCL.version() >= 21900, "version " + GpuLibrary.NCCL.version());
     assertEquals("no error", text(Nccl.ncclGetErrorString(Nccl.ncclSuccess())));
-    assertEquals("invalid argument", text(Nccl.ncclGetErrorString(Nccl.ncclInvalidArgument())));
+    String invalid = text(Nccl.ncclGetErrorString(Nccl.ncclInvalidArgument()));
+    assertTrue(invalid.startsWith("invalid argument"), invalid);
   }
 
   @Test
   void everyFunctionIsThere() throws Exception {
     assumeTrue(
         GpuLibrary.NCCL.version() >= HEADER_VERSION, "skipped: it is older than the bindings");
-    List<String> functions =
-        Files.readAllLines(ManifestTest.ROOT.resolve("nccl.options")).stream()
-            .filter(line -> line.startsWith("--include-function "))
-            .map(line -> line.substring(line.indexOf(' ') + 1))
-            .toList();
+    List<String> functions = ManifestTest.chosen("function", "nccl.options");
     assertTrue(functions.size() > 60);
     assertEquals(List.of(), functions.stream().filter(name -> !GpuLibrary.NCCL.has(name)).toList());
   }

@@ -23,6 +23,9 @@ import java.lang.foreign.SymbolLookup;
 final class ArchitectureTest {
   private static final String API = "io.nccl4j";
   private static final String BINDINGS = "io.nccl4j.bindings..";
+  private static final String[] GENERATED = {
+    "io.nccl4j.bindings.cuda..", "io.nccl4j.bindings.nccl.."
+  };
 
   @ArchTest
   static final ArchRule IMPORTS_POINT_ONE_WAY =
@@ -115,11 +118,14 @@ final class ArchitectureTest {
           .areAssignableTo(SymbolLookup.class)
           .allowEmptyShould(true);
 
+  /** Generated code aside, which wraps what it gets from C. */
   @ArchTest
-  static final ArchRule REINTERPRET_ONLY_IN_BINDINGS =
+  static final ArchRule REINTERPRET_IN_ONE_CLASS =
       noClasses()
           .that()
-          .resideOutsideOfPackage(BINDINGS)
+          .resideOutsideOfPackages(GENERATED)
+          .and()
+          .doNotHaveFullyQualifiedName("io.nccl4j.bindings.MemoryAccess")
           .should()
           .callCodeUnitWhere(
               describe(
@@ -127,6 +133,17 @@ final class ArchitectureTest {
                   (JavaCall<?> call) ->
                       call.getName().equals("reinterpret")
                           && call.getTargetOwner().isAssignableTo(MemorySegment.class)))
+          .allowEmptyShould(true);
+
+  /** A call of a function that the library lacks breaks the class: who calls has asked before. */
+  @ArchTest
+  static final ArchRule GENERATED_CODE_HAS_TWO_CALLERS =
+      noClasses()
+          .that()
+          .resideOutsideOfPackages(BINDINGS, "io.nccl4j.cuda..", "io.nccl4j.diagnose..")
+          .should()
+          .dependOnClassesThat()
+          .resideInAnyPackage(GENERATED)
           .allowEmptyShould(true);
 
   @ArchTest

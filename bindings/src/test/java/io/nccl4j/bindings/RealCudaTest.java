@@ -1,0 +1,29 @@
+package io.nccl4j.bindings;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** The real driver has what the bindings ask for; skipped where it isn't installed. */
+class RealCudaTest {
+  @BeforeEach
+  void requireDriver() {
+    LibraryResult result = GpuLibrary.CUDA.load();
+    assumeTrue(
+        result instanceof LoadedLibrary, () -> "skipped: " + ((LibraryNotFound) result).message());
+  }
+
+  @Test
+  void aDriverOfTheFloorHasEveryFunction() throws Exception {
+    int version = GpuLibrary.CUDA.version();
+    assumeTrue(version >= 12010, () -> "skipped: the driver is of " + version);
+    assertEquals(
+        List.of(),
+        ManifestTest.chosen("function", "cuda.options").stream()
+            .filter(name -> !GpuLibrary.CUDA.has(name))
+            .toList());
+  }
+}
