@@ -31,13 +31,20 @@ class GpuLibraryTest {
         LibraryResult result = library.load();
         assertTrue(result == library.load());
         switch (result) {
-          case LoadedLibrary loaded ->
-              System.out.println(
-                  library + " " + loaded.source() + " " + loaded.path() + " " + library.version());
+          case LoadedLibrary loaded -> printVersion(library, loaded);
           case LibraryNotFound notFound -> System.out.println(library + " " + notFound.message());
         }
         System.out.println(library.has("ncclGetVersion") + " " + library.has("cuDriverGetVersion"));
       }
+    }
+  }
+
+  private static void printVersion(GpuLibrary library, LoadedLibrary loaded) {
+    try {
+      System.out.println(
+          library + " " + loaded.source() + " " + loaded.path() + " " + library.version());
+    } catch (IllegalStateException e) {
+      System.out.println(e.getMessage());
     }
   }
 
@@ -47,6 +54,7 @@ class GpuLibraryTest {
   }
 
   private Path standIn(String name, String function, int error) throws Exception {
+    GpuHeaders.skipIf(!LibcHeaderTest.hasCompiler(), "no C compiler named cc");
     Path source = directory.resolve(function + ".c");
     Files.writeString(
         source,
@@ -92,6 +100,14 @@ class GpuLibraryTest {
         load(
             Map.of("NCCL4J_NCCL_LIBRARY", "/none", "NCCL4J_CUDA_LIBRARY", directory.toString()),
             "-Dnccl4j.nccl.library=" + nccl));
+  }
+
+  @Test
+  void aRefusedVersionIsAnError() throws Exception {
+    Path cuda = standIn("libcuda.so.1", "cuDriverGetVersion", 34);
+    List<String> output = load(Map.of("LD_LIBRARY_PATH", directory.toString()));
+    String expected = "cuDriverGetVersion of " + cuda + " fails with error 34";
+    assertTrue(output.contains(expected), output.toString());
   }
 
   @Test

@@ -151,7 +151,7 @@ class LibcHeaderTest {
     }
   }
 
-  private static boolean hasCompiler() throws InterruptedException {
+  static boolean hasCompiler() throws InterruptedException {
     try {
       return new ProcessBuilder("cc", "--version")
               .redirectErrorStream(true)

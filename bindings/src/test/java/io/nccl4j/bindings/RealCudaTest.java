@@ -1,7 +1,6 @@
 package io.nccl4j.bindings;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
@@ -11,15 +10,15 @@ import org.junit.jupiter.api.Test;
 class RealCudaTest {
   @BeforeEach
   void requireDriver() {
-    LibraryResult result = GpuLibrary.CUDA.load();
-    assumeTrue(
-        result instanceof LoadedLibrary, () -> "skipped: " + ((LibraryNotFound) result).message());
+    if (GpuLibrary.CUDA.load() instanceof LibraryNotFound notFound) {
+      GpuHeaders.skipIf(true, notFound.message());
+    }
   }
 
   @Test
   void aDriverOfTheFloorHasEveryFunction() throws Exception {
     int version = GpuLibrary.CUDA.version();
-    assumeTrue(version >= 12010, () -> "skipped: the driver is of " + version);
+    GpuHeaders.skipIf(version < 12010, "the driver is of " + version);
     assertEquals(
         List.of(),
         ManifestTest.chosen("function", "cuda.options").stream()

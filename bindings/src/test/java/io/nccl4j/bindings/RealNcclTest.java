@@ -5,7 +5,6 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
@@ -22,9 +21,9 @@ class RealNcclTest {
 
   @BeforeEach
   void requireNccl() {
-    LibraryResult result = GpuLibrary.NCCL.load();
-    assumeTrue(
-        result instanceof LoadedLibrary, () -> "skipped: " + ((LibraryNotFound) result).message());
+    if (GpuLibrary.NCCL.load() instanceof LibraryNotFound notFound) {
+      GpuHeaders.skipIf(true, notFound.message());
+    }
   }
 
   @Test
@@ -37,8 +36,8 @@ class RealNcclTest {
 
   @Test
   void everyFunctionIsThere() throws Exception {
-    assumeTrue(
-        GpuLibrary.NCCL.version() >= HEADER_VERSION, "skipped: it is older than the bindings");
+    GpuHeaders.skipIf(
+        GpuLibrary.NCCL.version() < HEADER_VERSION, "NCCL is older than the bindings");
     List<String> functions = ManifestTest.chosen("function", "nccl.options");
     assertTrue(functions.size() > 60);
     assertEquals(List.of(), functions.stream().filter(name -> !GpuLibrary.NCCL.has(name)).toList());
@@ -53,7 +52,7 @@ class RealNcclTest {
       assertEquals(Nccl.ncclSuccess(), Nccl.ncclGetUniqueId(first));
       assertEquals(Nccl.ncclSuccess(), Nccl.ncclGetUniqueId(second));
       assertNotEquals(-1, first.mismatch(second));
-      assumeTrue(GpuLibrary.CUDA.load() instanceof LibraryNotFound, "skipped: there may be a GPU");
+      GpuHeaders.skipIf(GpuLibrary.CUDA.load() instanceof LoadedLibrary, "there may be a GPU");
       MemorySegment communicator = arena.allocate(ADDRESS);
       MemorySegment config = ncclConfig_v23000.allocate(arena);
       NcclStructs.fillConfig(config);
