@@ -9,26 +9,58 @@ import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
+import io.nccl4j.cuda.CudaBackend;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
 import java.util.List;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /** The runtime behind the API. */
 public final class CoreProvider implements Provider {
+  private static final Logger LOG = LogManager.getLogger(CoreProvider.class);
+
   private final HostBackend host = new HostBackend();
+  private @Nullable CudaBackend cuda;
+  private @Nullable BackendUnavailableException cudaFailure;
 
   /** The one that {@link java.util.ServiceLoader} makes. */
   public CoreProvider() {}
 
+  /** Made at the first use, so that who wants the host loads no driver. */
+  private synchronized CudaBackend cuda() {
+    if (cuda == null) {
+      if (cudaFailure != null) {
+        throw (BackendUnavailableException)
+            new BackendUnavailableException(cudaFailure.problem(), cudaFailure.remedy())
+                .causedBy(cudaFailure);
+      }
+      try {
+        cuda = new CudaBackend();
+      } catch (BackendUnavailableException e) {
+        cudaFailure = e;
+        throw e;
+      }
+    }
+    return cuda;
+  }
+
+  private BackendRuntime automatic() {
+    try {
+      return cuda();
+    } catch (BackendUnavailableException e) {
+      LOG.debug("the host backend is chosen, because cuda is not available: {}", e.getMessage());
+      return host;
+    }
+  }
+
   private BackendRuntime runtime(@Nullable Backend backend) {
     return switch (backend) {
-      case AUTO, HOST -> host;
-      case CUDA ->
-          throw new BackendUnavailableException(
-              "this version of nccl4j has no cuda backend",
-              "use the host backend (--backend host)");
+      case AUTO -> automatic();
+      case HOST -> host;
+      case CUDA -> cuda();
       case null ->
           throw new InvalidArgumentException(
               "the backend is null", "pass Backend.AUTO, HOST or CUDA");

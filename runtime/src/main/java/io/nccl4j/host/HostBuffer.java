@@ -4,6 +4,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.spi.HeapArrays;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -131,7 +132,7 @@ final class HostBuffer implements DeviceBuffer {
   @Override
   public void copyFrom(Object array) {
     requireOpen();
-    MemorySegment source = heapSegment(array);
+    MemorySegment source = HeapArrays.segment(array);
     requireRoom(source);
     MemorySegment.copy(source, 0, segment, offset, source.byteSize());
   }
@@ -139,26 +140,9 @@ final class HostBuffer implements DeviceBuffer {
   @Override
   public void copyTo(Object array) {
     requireOpen();
-    MemorySegment target = heapSegment(array);
+    MemorySegment target = HeapArrays.segment(array);
     requireRoom(target);
     MemorySegment.copy(segment, offset, target, 0, target.byteSize());
-  }
-
-  private static MemorySegment heapSegment(@Nullable Object array) {
-    return switch (array) {
-      case byte[] a -> MemorySegment.ofArray(a);
-      case short[] a -> MemorySegment.ofArray(a);
-      case int[] a -> MemorySegment.ofArray(a);
-      case long[] a -> MemorySegment.ofArray(a);
-      case float[] a -> MemorySegment.ofArray(a);
-      case double[] a -> MemorySegment.ofArray(a);
-      case null ->
-          throw new InvalidArgumentException("the array is null", "pass an array of numbers");
-      default ->
-          throw new InvalidArgumentException(
-              "cannot copy a " + array.getClass().getTypeName(),
-              "pass a byte[], short[], int[], long[], float[] or double[]");
-    };
   }
 
   private void requireRoom(MemorySegment array) {

@@ -8,6 +8,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
+import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
@@ -43,27 +44,7 @@ final class HostDevice implements Device {
 
   @Override
   public DeviceBuffer wrap(@Nullable MemorySegment segment) {
-    if (segment == null) {
-      throw new InvalidArgumentException("the segment is null", "pass native memory");
-    }
-    if (!segment.isNative()) {
-      throw new InvalidArgumentException(
-          "the segment lies in the Java heap",
-          "allocate it from an arena, or use a buffer and copyFrom");
-    }
-    if (segment.isReadOnly()) {
-      throw new InvalidArgumentException("the segment is read-only", "pass a writable segment");
-    }
-    if (!segment.scope().isAlive()) {
-      throw new InvalidUsageException(
-          "the segment's arena is closed", "keep it open until the operations are complete");
-    }
-    if (!segment.isAccessibleBy(new Thread(() -> {}))) {
-      throw new InvalidArgumentException(
-          "the segment is confined to one thread",
-          "allocate it from Arena.ofShared(), Arena.ofAuto() or Arena.global(): other threads move"
-              + " the data");
-    }
+    NativeSegments.requireSharable(segment);
     return new HostBuffer(this, segment);
   }
 

@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 
 /**
@@ -119,7 +120,11 @@ final class HostWork extends Work {
 
   /** How messages name it. */
   String describe() {
-    return Ledger.describe(code(), count) + " #" + seq + " of communicator " + communicator.name();
+    return Signature.describe(code(), count)
+        + " #"
+        + seq
+        + " of communicator "
+        + communicator.name();
   }
 
   boolean isCollective() {

@@ -1,9 +1,8 @@
 package io.nccl4j.host;
 
-import io.nccl4j.DataType;
-import io.nccl4j.ReduceOp;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Padded;
+import io.nccl4j.schedule.Signature;
 
 /**
  * What each rank of a communicator has called, the last {@value ControlBlock#LEDGER_ENTRIES}
@@ -130,7 +129,7 @@ final class Ledger extends Padded {
   String describe(long entry) {
     return entry < 0
         ? "an operation no longer recorded"
-        : describe(control.getPlain(entry + CODE), control.getPlain(entry + COUNT));
+        : Signature.describe(control.getPlain(entry + CODE), control.getPlain(entry + COUNT));
   }
 
   private long entry(int rank, int index) {
@@ -143,24 +142,5 @@ final class Ledger extends Padded {
 
   private int root(long entry) {
     return (int) (control.getPlain(entry + CODE) >>> 32);
-  }
-
-  /** An operation in words, for example {@code allReduce(1024 float, sum)}. */
-  static String describe(long code, long count) {
-    OpKind kind = OpKind.ofOrdinal((int) code & 0xff);
-    if (kind == OpKind.BARRIER) {
-      return "barrier()";
-    }
-    StringBuilder text = new StringBuilder(kind.label()).append('(').append(count).append(' ');
-    text.append(DataType.values()[(int) (code >>> 8) & 0xff].label());
-    if (kind.isReducing()) {
-      text.append(", ").append(ReduceOp.Kind.values()[(int) (code >>> 16) & 0xff].label());
-    }
-    if (kind.isPointToPoint()) {
-      text.append(kind == OpKind.SEND ? ", to " : ", from ").append((int) (code >>> 32));
-    } else if (kind.isRooted()) {
-      text.append(", root ").append((int) (code >>> 32));
-    }
-    return text.append(')').toString();
   }
 }

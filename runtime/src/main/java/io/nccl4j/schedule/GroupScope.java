@@ -5,6 +5,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.spi.EngineStream;
 import java.util.ArrayList;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -22,6 +23,7 @@ public final class GroupScope implements Group {
     final ArrayList<GroupScope> scopes = new ArrayList<>();
     final ArrayList<ScheduledCommunicator<?>> owners = new ArrayList<>();
     final ArrayList<Work> works = new ArrayList<>();
+    final ArrayList<EngineStream<?>> streams = new ArrayList<>();
     int depth;
   }
 
@@ -115,15 +117,30 @@ public final class GroupScope implements Group {
     ArrayList<Work> works = threadState.works;
     for (int i = 0; i < works.size(); i++) {
       append(threadState.owners.get(i), works.get(i));
+      threadState.streams.add(java.util.Objects.requireNonNull(works.get(i).stream));
     }
-    for (int i = 0; i < works.size(); i++) {
-      EngineStream<?> stream = works.get(i).stream;
-      if (stream != null && stream.hasAppended()) {
-        stream.publish();
-      }
+    try {
+      forEachStream(EngineStream::hold);
+      forEachStream(GroupScope::publishOnce);
+      forEachStream(EngineStream::start);
+    } finally {
+      works.clear();
+      threadState.owners.clear();
+      threadState.streams.clear();
     }
-    works.clear();
-    threadState.owners.clear();
+  }
+
+  /** A work's own stream may be gone as soon as the work is published. */
+  private void forEachStream(Consumer<EngineStream<?>> action) {
+    for (int i = 0; i < threadState.streams.size(); i++) {
+      action.accept(threadState.streams.get(i));
+    }
+  }
+
+  private static void publishOnce(EngineStream<?> stream) {
+    if (stream.hasAppended()) {
+      stream.publish();
+    }
   }
 
   @SuppressWarnings("unchecked") // a communicator's FIFO holds only its own works

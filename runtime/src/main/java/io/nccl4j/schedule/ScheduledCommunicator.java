@@ -82,6 +82,13 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
    */
   protected abstract void requireReady();
 
+  /**
+   * Throws if the backend has no such operation, though its arguments are right.
+   *
+   * @throws InvalidArgumentException that says what is missing
+   */
+  protected void requireSupported(OpKind kind, DataType type, ReduceOp op) {}
+
   /** Gives the work its sequence number and signature and notes it in the ledger. Cannot fail. */
   protected abstract void assign(W work);
 
@@ -619,6 +626,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     requireOwn(send, "send", kind);
     requireOwn(recv, "receive", kind);
     requireOwn(op.deviceScalar(), "scalar", kind);
+    requireSupported(kind, type, op);
     GroupScope group = GroupScope.current();
     if (group == null) {
       stream.awaitRoom();

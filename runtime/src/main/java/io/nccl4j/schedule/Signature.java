@@ -1,5 +1,8 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+
 /**
  * What ranks compare to find out that they called different operations: 32 bits that all ranks must
  * agree on.
@@ -35,5 +38,24 @@ public final class Signature {
       h ^= h >>> 29;
     }
     return h;
+  }
+
+  /** An operation in words, for example {@code allReduce(1024 float, sum)}. */
+  public static String describe(long code, long count) {
+    OpKind kind = OpKind.ofOrdinal((int) code & 0xff);
+    if (kind == OpKind.BARRIER) {
+      return "barrier()";
+    }
+    StringBuilder text = new StringBuilder(kind.label()).append('(').append(count).append(' ');
+    text.append(DataType.values()[(int) (code >>> 8) & 0xff].label());
+    if (kind.isReducing()) {
+      text.append(", ").append(ReduceOp.Kind.values()[(int) (code >>> 16) & 0xff].label());
+    }
+    if (kind.isPointToPoint()) {
+      text.append(kind == OpKind.SEND ? ", to " : ", from ").append((int) (code >>> 32));
+    } else if (kind.isRooted()) {
+      text.append(", root ").append((int) (code >>> 32));
+    }
+    return text.append(')').toString();
   }
 }

@@ -19,6 +19,20 @@ public interface EngineStream<W> extends Stream {
   /** Adds a work to the plan that is being put together. */
   void append(W work);
 
+  /**
+   * A group is about to be published into this stream and others: what {@link #publish()} makes
+   * visible may be held back until {@link #start()}. Called once or more.
+   */
+  default void hold() {}
+
+  /**
+   * Ends {@link #hold()} for all streams of this thread's group. Called for each of them.
+   *
+   * @throws io.nccl4j.NcclException if the group could not be started; its communicators have
+   *     failed
+   */
+  default void start() {}
+
   /** Makes the appended works one plan and visible to whoever drives the stream. Cannot fail. */
   void publish();
 

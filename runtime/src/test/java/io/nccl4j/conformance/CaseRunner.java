@@ -1,5 +1,6 @@
 package io.nccl4j.conformance;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
@@ -66,7 +67,9 @@ final class CaseRunner implements AutoCloseable {
 
   /** Calls the operation. */
   void submit(Stream stream) {
-    if (c.grouped() || c.op() == Op.RING || c.op() == Op.EXCHANGE) {
+    // NCCL sends nothing ahead of the receiver.
+    boolean eager = c.op() == Op.EAGER_PAIRS && TestBackend.BACKEND == Backend.CUDA;
+    if (c.grouped() || c.op() == Op.RING || c.op() == Op.EXCHANGE || eager) {
       Group.run(() -> call(stream));
     } else {
       call(stream);
@@ -216,7 +219,8 @@ final class CaseRunner implements AutoCloseable {
       int place = recvStart + element * size;
       long got = element(actual, place);
       long want = element(wanted, place);
-      if (!oracle.computes() || !Bits.isNan(got, c.type()) || !Bits.isNan(want, c.type())) {
+      boolean bothNan = Bits.isNan(got, c.type()) && Bits.isNan(want, c.type());
+      if (!oracle.computes() || !bothNan && !oracle.accepts(rank, element, got, want)) {
         throw new AssertionError(
             "rank %d: element %d of %d is 0x%x, not 0x%x"
                 .formatted(rank, element, oracle.recvLength(rank), got, want));

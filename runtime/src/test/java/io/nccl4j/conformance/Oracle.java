@@ -1,5 +1,6 @@
 package io.nccl4j.conformance;
 
+import io.nccl4j.Backend;
 import io.nccl4j.DataType;
 import io.nccl4j.conformance.Case.Op;
 import io.nccl4j.conformance.Case.Placement;
@@ -333,6 +334,36 @@ final class Oracle {
   /** Whether elements are combined, or at least scaled; a lone rank's are copied as they are. */
   boolean computes() {
     return c.op().reduces() && (c.nranks() > 1 || c.reduction().scaled());
+  }
+
+  /**
+   * Whether a result that has other bits is right all the same: NCCL rounds at each step or fuses
+   * steps, in an order of its own, and takes zeros of both signs for equal.
+   */
+  boolean accepts(int rank, int element, long got, long want) {
+    if (TestBackend.BACKEND == Backend.HOST || !c.type().isFloatingPoint()) {
+      return false;
+    }
+    double[] terms = new double[c.nranks()];
+    int at = (resultFrom[rank] + element) % PERIOD;
+    for (int r = 0; r < terms.length; r++) {
+      terms[r] = value(Bits.get(input(r), at, c.type()));
+      if (c.reduction().scaled()) {
+        terms[r] *=
+            switch (c.reduction()) {
+              case SCALED -> value(number(scalar(r), c.type()));
+              case SCALED_BY_LONG -> value(number(integerScalar(r), c.type()));
+              default -> value(scalarBits(r));
+            };
+      }
+    }
+    return NcclRounding.of(c.type()).accepts(c.reduction(), terms, value(got), value(want));
+  }
+
+  private double value(long raw) {
+    return c.type() == DataType.FLOAT64
+        ? Double.longBitsToDouble(raw)
+        : Bits.toFloat(raw, c.type());
   }
 
   private long fold(byte[][] all, int element) {

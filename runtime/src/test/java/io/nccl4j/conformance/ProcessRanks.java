@@ -67,6 +67,7 @@ final class ProcessRanks {
    */
   static List<String> run(RankLayout layout, int nranks, boolean all, int seconds)
       throws Exception {
+    TestBackend.requireRoomFor(nranks);
     int size = Selection.cases(layout, nranks, all).size();
     List<String> failures = Collections.synchronizedList(new ArrayList<>());
     int next = 0;

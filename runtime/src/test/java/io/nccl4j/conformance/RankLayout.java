@@ -1,5 +1,6 @@
 package io.nccl4j.conformance;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Communicators;
 import io.nccl4j.Group;
@@ -38,6 +39,7 @@ enum RankLayout {
    * @return a description of each failure
    */
   List<String> run(int nranks, List<Case> cases) throws Exception {
+    TestBackend.requireRoomFor(nranks);
     List<String> failures = Collections.synchronizedList(new ArrayList<>());
     int next = 0;
     while (next < cases.size() && failures.size() < MAX_FAILURES) {
@@ -182,7 +184,7 @@ enum RankLayout {
               runners.get(r).submit(streams.get(r));
             }
           };
-      if ((c.seed() & 4) == 0) {
+      if ((c.seed() & 4) == 0 || TestBackend.BACKEND == Backend.CUDA) {
         Group.run(submissions);
       } else {
         submissions.run();

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
@@ -507,7 +508,10 @@ class StreamsAndEventsTest {
       assertThrows(NcclException.class, stream::query);
       assertThrows(NcclException.class, () -> stream.fill(buffer, (byte) 2));
       assertThrows(NcclException.class, stream::synchronize);
-      assertEquals(0, sum(buffer.toBytes()));
+      // A GPU runs what is queued all the same; only what comes of it is not to be used.
+      if (TestBackend.BACKEND == Backend.HOST) {
+        assertEquals(0, sum(buffer.toBytes()));
+      }
       other.fill(buffer, (byte) 3);
       other.synchronize();
       assertEquals(24, sum(buffer.toBytes()));

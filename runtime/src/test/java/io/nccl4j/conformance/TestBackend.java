@@ -4,12 +4,19 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
+import io.nccl4j.DataType;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
+import org.junit.jupiter.api.Assumptions;
 
 /** What the tests run on: the system properties nccl4j.test.backend and nccl4j.test.seed. */
 final class TestBackend {
@@ -44,8 +51,73 @@ final class TestBackend {
   }
 
   static Communicators communicators(int nranks, CommunicatorConfig config) {
+    requireRoomFor(nranks);
     List<Device> devices = IntStream.range(0, nranks).mapToObj(TestBackend::device).toList();
-    return Communicator.initAll(devices, config);
+    Communicators communicators = Communicator.initAll(devices, config);
+    if (BACKEND == Backend.CUDA) {
+      connect(communicators);
+    }
+    return communicators;
+  }
+
+  /**
+   * NCCL connects ranks at the first operation of each kind, which waits for all of them: tests
+   * that drive several ranks from one thread without a group need it done before.
+   */
+  private static void connect(Communicators communicators) {
+    int n = communicators.size();
+    List<Stream> streams = new ArrayList<>();
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    for (Communicator communicator : communicators) {
+      streams.add(communicator.device().newStream());
+      buffers.add(communicator.device().allocate(8L * n));
+    }
+    for (Case.Op op : new Case.Op[] {Case.Op.ALL_REDUCE, Case.Op.BROADCAST, Case.Op.RING}) {
+      Group.run(
+          () -> {
+            for (Communicator communicator : communicators) {
+              int rank = communicator.rank();
+              DeviceBuffer buffer = buffers.get(rank);
+              DeviceBuffer received = buffer.slice(4L * n);
+              Stream stream = streams.get(rank);
+              switch (op) {
+                case ALL_REDUCE ->
+                    communicator.allReduce(buffer, buffer, 1, DataType.INT32, ReduceOp.SUM, stream);
+                case BROADCAST ->
+                    communicator.broadcast(buffer, buffer, 1, DataType.INT32, 0, stream);
+                default -> {
+                  for (int peer = 0; peer < n; peer++) {
+                    communicator.send(buffer.slice(0, 4), 1, DataType.INT32, peer, stream);
+                    communicator.recv(received.slice(4L * peer), 1, DataType.INT32, peer, stream);
+                  }
+                }
+              }
+            }
+          });
+    }
+    streams.forEach(Stream::close);
+    buffers.forEach(DeviceBuffer::close);
+  }
+
+  /** Skips a test, saying so, of what only the host engine promises. */
+  static void requireHost(String reason) {
+    Assumptions.assumeTrue(BACKEND == Backend.HOST, reason);
+  }
+
+  /** How many ranks a communicator may have here. */
+  static int maxRanks() {
+    if (BACKEND == Backend.HOST) {
+      return Integer.MAX_VALUE;
+    }
+    int perDevice = "1".equals(System.getenv("NCCL_MULTI_RANK_GPU_ENABLE")) ? 2 : 1;
+    return Device.all(BACKEND).size() * perDevice;
+  }
+
+  /** Skips a test, saying so, that needs more ranks than this machine can have. */
+  static void requireRoomFor(int nranks) {
+    Assumptions.assumeTrue(
+        nranks <= maxRanks(),
+        () -> nranks + " ranks are more than the GPUs of this machine take: " + maxRanks());
   }
 
   /** Asks again and again, for at most five seconds. */

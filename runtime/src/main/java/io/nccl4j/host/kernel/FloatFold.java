@@ -7,6 +7,7 @@ import static java.lang.foreign.ValueLayout.JAVA_SHORT_UNALIGNED;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.spi.SmallFloats;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 

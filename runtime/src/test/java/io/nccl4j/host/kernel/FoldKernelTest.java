@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.fail;
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.spi.SmallFloats;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

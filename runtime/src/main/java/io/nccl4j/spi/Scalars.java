@@ -1,16 +1,16 @@
-package io.nccl4j.host.kernel;
+package io.nccl4j.spi;
 
 import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
-/** Reads the scalar of a scaled sum from memory. */
+/** The scalar of a scaled sum in memory, as one element of the operation's type. */
 public final class Scalars {
   private Scalars() {}
 
   /**
-   * One element, as {@link FoldKernel} takes scalars: the bits of a double for floating-point
-   * types, otherwise the integer.
+   * Reads one element: the bits of a double for floating-point types, otherwise the integer.
    *
    * @param offset in bytes, a multiple of the element size
    */
@@ -30,6 +30,27 @@ public final class Scalars {
       case FLOAT8_E5M2 ->
           bits(SmallFloats.Float8.E5M2.toFloat(segment.get(ValueLayout.JAVA_BYTE, offset)));
     };
+  }
+
+  /** Writes the scalar of {@code op} at the start of a segment. */
+  public static void write(MemorySegment segment, DataType type, ReduceOp op) {
+    switch (type) {
+      case INT8, UINT8 -> segment.set(ValueLayout.JAVA_BYTE, 0, (byte) op.integerScalar());
+      case INT32, UINT32 -> segment.set(ValueLayout.JAVA_INT, 0, (int) op.integerScalar());
+      case INT64, UINT64 -> segment.set(ValueLayout.JAVA_LONG, 0, op.integerScalar());
+      case FLOAT16 ->
+          segment.set(ValueLayout.JAVA_SHORT, 0, SmallFloats.toFloat16((float) op.scalar()));
+      case BFLOAT16 ->
+          segment.set(ValueLayout.JAVA_SHORT, 0, SmallFloats.toBfloat16((float) op.scalar()));
+      case FLOAT32 -> segment.set(ValueLayout.JAVA_FLOAT, 0, (float) op.scalar());
+      case FLOAT64 -> segment.set(ValueLayout.JAVA_DOUBLE, 0, op.scalar());
+      case FLOAT8_E4M3 ->
+          segment.set(
+              ValueLayout.JAVA_BYTE, 0, SmallFloats.Float8.E4M3.fromFloat((float) op.scalar()));
+      case FLOAT8_E5M2 ->
+          segment.set(
+              ValueLayout.JAVA_BYTE, 0, SmallFloats.Float8.E5M2.fromFloat((float) op.scalar()));
+    }
   }
 
   private static long bits(double value) {

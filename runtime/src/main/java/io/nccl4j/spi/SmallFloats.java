@@ -1,29 +1,30 @@
-package io.nccl4j.host.kernel;
+package io.nccl4j.spi;
 
 /** Conversions between binary32 and the floats that Java has no type for. */
-final class SmallFloats {
+public final class SmallFloats {
   private static final int INFINITY = 0x7f800000;
 
   private SmallFloats() {}
 
-  static float fromBfloat16(short bits) {
+  /** The value of 16 bits. */
+  public static float fromBfloat16(short bits) {
     return Float.intBitsToFloat(bits << 16);
   }
 
   /** Rounds to nearest even; NaN becomes 0x7fc0. */
-  static short toBfloat16(float value) {
+  public static short toBfloat16(float value) {
     return roundToBfloat16(Float.floatToRawIntBits(value));
   }
 
   /** As {@link #toBfloat16} from the bits of a float, without a branch so that loops vectorise. */
-  static short roundToBfloat16(int bits) {
+  public static short roundToBfloat16(int bits) {
     int rounded = bits + 0x7fff + (bits >>> 16 & 1);
     int nan = (INFINITY - (bits & Integer.MAX_VALUE)) >> 31;
     return (short) ((rounded & ~nan | 0x7fc00000 & nan) >>> 16);
   }
 
   /** Rounds to nearest even; NaN becomes 0x7e00. */
-  static short toFloat16(float value) {
+  public static short toFloat16(float value) {
     return value != value ? 0x7e00 : Float.floatToFloat16(value);
   }
 
@@ -32,7 +33,7 @@ final class SmallFloats {
    * bits kept and the rest jammed into the lowest of them, which is enough to round correctly (five
    * fraction bits where three are left).
    */
-  enum Float8 {
+  public enum Float8 {
     /** 4 exponent bits of bias 7, 3 fraction bits; no infinity. */
     E4M3(3, 7, 448),
     /** 5 exponent bits of bias 15, 2 fraction bits. */
@@ -55,12 +56,13 @@ final class SmallFloats {
       }
     }
 
-    float toFloat(byte code) {
+    /** The value of a code. */
+    public float toFloat(byte code) {
       return values[code & 0xff];
     }
 
     /** Rounds to nearest even, saturates, and makes NaN 0x7f. */
-    byte fromFloat(float value) {
+    public byte fromFloat(float value) {
       int bits = Float.floatToRawIntBits(value);
       int jam = (bits & DROPPED) + DROPPED >>> DROPPED_BITS;
       return codes[bits >>> DROPPED_BITS | jam];

@@ -1,0 +1,674 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CommunicatorCounters;
+import io.nccl4j.DataType;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.schedule.GroupScope;
+import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.ScheduledCommunicator;
+import io.nccl4j.schedule.Signature;
+import io.nccl4j.schedule.Work;
+import io.nccl4j.schedule.WorkFifo;
+import io.nccl4j.spi.EngineStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One rank over an NCCL communicator.
+ *
+ * <p>It owns NCCL's handle until it is destroyed at close or aborted at the first failure; native
+ * calls with the handle are made under the guard, which keeps an abort from another thread out.
+ */
+final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
+  private static final Logger LOG = LogManager.getLogger(CudaCommunicator.class);
+  private static final long LOOK_NANOS = 1_000_000;
+  private static final int FIRST_WITH_FLOAT8 = 90;
+
+  private final String name;
+  private final CommunicatorConfig config;
+  private final Team team;
+  private final CudaDevice cudaDevice;
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment asyncOut = arena.allocate(ValueLayout.JAVA_INT);
+  private final MemorySegment opOut = arena.allocate(ValueLayout.JAVA_INT);
+  private final MemorySegment scalar = arena.allocate(Long.BYTES, Long.BYTES);
+  private final Guard guard = new Guard();
+  private final CudaLedger ledger = new CudaLedger();
+  private final AtomicReference<@Nullable NcclException> failure = new AtomicReference<>();
+  private final Set<Holder> holders = ConcurrentHashMap.newKeySet();
+  private final AtomicInteger unfinishedGraphs = new AtomicInteger();
+  private final AtomicLong graphLaunches = new AtomicLong();
+  private final AtomicLong fifoFull = new AtomicLong();
+  private final AtomicLong fifoWaitNanos = new AtomicLong();
+  private final Object closing = new Object();
+  private final CudaBuffer barrierFlag;
+  private long splits;
+
+  /** Collectives up to this one are known to agree with the other ranks of this process. */
+  private volatile long agreed;
+
+  /** NCCL's handle; NULL when it was destroyed or aborted. Under the guard. */
+  private MemorySegment handle;
+
+  private volatile boolean launching;
+  private @Nullable CudaWork launchingWork;
+  private int createdOp = -1;
+  private volatile @Nullable Thread ending;
+  private volatile boolean closed;
+
+  private CudaCommunicator(
+      int rank,
+      int nranks,
+      CudaDevice device,
+      MemorySegment handle,
+      Team team,
+      CommunicatorConfig config,
+      String name,
+      WorkFifo<CudaWork> fifo) {
+    super(rank, nranks, device, fifo);
+    this.cudaDevice = device;
+    this.handle = handle;
+    this.team = team;
+    this.config = config;
+    this.name = name;
+    this.barrierFlag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
+  }
+
+  /** A rank over a handle whose initialisation has begun; usable after {@link #awaitReady}. */
+  static CudaCommunicator create(
+      int rank,
+      int nranks,
+      CudaDevice device,
+      MemorySegment handle,
+      Team team,
+      CommunicatorConfig config,
+      String name) {
+    WorkFifo<CudaWork> fifo = new WorkFifo<>(config.fifoBytes(), CudaWork::new);
+    CudaCommunicator communicator =
+        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo);
+    for (int i = 0; i < fifo.capacity(); i++) {
+      fifo.at(i).communicator = communicator;
+    }
+    communicator.launching = true;
+    team.add(communicator);
+    return communicator;
+  }
+
+  // ---- for launches
+
+  Guard guard() {
+    return guard;
+  }
+
+  /** NCCL's handle, NULL after a failure; under the guard. */
+  MemorySegment handle() {
+    return handle;
+  }
+
+  CudaLedger ledger() {
+    return ledger;
+  }
+
+  /** Where NCCL writes the number of a new reduction. */
+  MemorySegment opOut() {
+    return opOut;
+  }
+
+  /** Room for one element in host memory. */
+  MemorySegment scalar() {
+    return scalar;
+  }
+
+  /** Four bytes that barriers reduce. */
+  MemorySegment barrierFlag() {
+    return barrierFlag.pointer();
+  }
+
+  /** Notes what a launch of a work left to be done. */
+  void launched(CudaWork work, CudaStream stream, int result) {
+    createdOp = work.createdOp;
+    work.createdOp = -1;
+    if (result == NcclResults.IN_PROGRESS) {
+      launchingWork = work;
+      launching = true;
+      stream.launchesFrom(this);
+    } else {
+      releaseOp();
+    }
+  }
+
+  private void releaseOp() {
+    if (createdOp >= 0) {
+      guard.enter();
+      try {
+        if (!handle.equals(MemorySegment.NULL)) {
+          NcclResults.check(Nccl.ncclRedOpDestroy(createdOp, handle), "ncclRedOpDestroy");
+        }
+      } finally {
+        guard.leave();
+      }
+      createdOp = -1;
+    }
+  }
+
+  /** Whether NCCL has done what it was asked for last; asks it. */
+  boolean hasLaunched() {
+    if (!launching) {
+      return true;
+    }
+    int result = asyncResult();
+    if (result == NcclResults.IN_PROGRESS) {
+      return false;
+    }
+    launching = false;
+    if (result != NcclResults.SUCCESS) {
+      fail(NcclResults.failure(result, launchingName()));
+    }
+    releaseOp();
+    return true;
+  }
+
+  private String launchingName() {
+    CudaWork work = launchingWork;
+    return work == null ? "creating communicator " + name : work.describe();
+  }
+
+  /** Waits until NCCL has done what it was asked for last, within the operation's deadline. */
+  void awaitLaunched() {
+    if (!hasLaunched()) {
+      awaitReady(
+          config.operationTimeout(),
+          () -> {
+            CudaWork work = launchingWork;
+            return work == null ? launchingName() : explain(work);
+          });
+    }
+  }
+
+  /** A problem in words. */
+  interface Explanation {
+    String text();
+  }
+
+  /** Waits until NCCL is ready, or fails this communicator when the time is over. */
+  void awaitReady(Duration timeout, Explanation explanation) {
+    long start = System.nanoTime();
+    long looked = start;
+    while (!hasLaunched()) {
+      long now = System.nanoTime();
+      if (now - start > timeout.toNanos()) {
+        fail(
+            new DeadlineException(
+                "not done after " + timeout.toMillis() + " ms: " + explanation.text(),
+                "look at the other ranks; a thread that drives several ranks must issue their"
+                    + " operations in one group"));
+        return;
+      }
+      if (now - looked > LOOK_NANOS) {
+        looked = now;
+        look();
+      }
+      CudaStream.pause(now - start);
+    }
+  }
+
+  private int asyncResult() {
+    guard.enter();
+    try {
+      if (handle.equals(MemorySegment.NULL)) {
+        return NcclResults.SUCCESS;
+      }
+      int result = Nccl.ncclCommGetAsyncError(handle, asyncOut);
+      return result != NcclResults.SUCCESS ? result : asyncOut.get(ValueLayout.JAVA_INT, 0);
+    } finally {
+      guard.leave();
+    }
+  }
+
+  // ---- submitting
+
+  @Override
+  protected @Nullable EngineStream<CudaWork> engineStream(Stream stream) {
+    return stream instanceof CudaStream own ? own : null;
+  }
+
+  @Override
+  protected boolean isOwn(DeviceBuffer buffer) {
+    return buffer instanceof CudaBuffer;
+  }
+
+  @Override
+  protected void requireReady() {
+    if (closed) {
+      throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
+    }
+    awaitLaunched();
+    NcclException cause = failure.get();
+    if (cause != null) {
+      throw new InvalidUsageException(
+              "communicator " + name + " has failed: " + cause.problem(),
+              "close it and create a new one")
+          .causedBy(cause);
+    }
+  }
+
+  @Override
+  protected void requireSupported(OpKind kind, DataType type, ReduceOp op) {
+    boolean small = type == DataType.FLOAT8_E4M3 || type == DataType.FLOAT8_E5M2;
+    if (small && !Features.FLOAT8.isPresent()) {
+      throw new InvalidArgumentException(
+          kind.label() + ": NCCL " + CudaLibraries.ncclVersion() + " has no " + type.label(),
+          "install " + Features.FLOAT8.needs());
+    }
+    if (small && kind.isReducing() && cudaDevice.capability() < FIRST_WITH_FLOAT8) {
+      throw new InvalidArgumentException(
+          kind.label() + ": " + cudaDevice.name() + " cannot reduce " + type.label(),
+          "reduce another type: 8-bit floats need compute capability 9.0");
+    }
+    if (small && nranks() == 1 && op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
+      throw new InvalidArgumentException(
+          kind.label() + ": NCCL cannot scale " + type.label() + " with one rank",
+          "use another type, or more ranks");
+    }
+  }
+
+  @Override
+  protected void assign(CudaWork work) {
+    work.seq = ledger.note(work, signed(work));
+  }
+
+  /** What of the counts all ranks know. */
+  private long signed(CudaWork work) {
+    return switch (work.kind) {
+      case ALL_GATHER_V, REDUCE_SCATTER_V -> Signature.ofCounts(work.recvCounts, nranks());
+      case ALL_TO_ALL_V, GATHER_V, SCATTER_V -> 0;
+      default -> work.count;
+    };
+  }
+
+  @Override
+  protected CudaWork newCapturedWork() {
+    CudaWork work = new CudaWork(true);
+    work.communicator = this;
+    return work;
+  }
+
+  @Override
+  protected void awaitFifoRoom() {
+    long start = System.nanoTime();
+    fifoFull.incrementAndGet();
+    try {
+      while (!fifo().hasRoom()) {
+        CudaWork oldest = fifo().oldest();
+        if (oldest.stream instanceof CudaStream stream) {
+          stream.awaitLaunches();
+          stream.awaitHead();
+        }
+      }
+    } finally {
+      fifoWaitNanos.addAndGet(System.nanoTime() - start);
+    }
+  }
+
+  /** The work is over, one way or the other; its place is about to be given back. */
+  void completed(CudaWork work) {
+    if (launchingWork == work) {
+      launchingWork = null;
+    }
+  }
+
+  // ---- graphs
+
+  /** What keeps operations of a communicator, so that NCCL cannot end before it lets them go. */
+  interface Holder {
+    /** Lets go of them. Any thread; called once or more. */
+    void communicatorEnds();
+  }
+
+  void heldBy(Holder holder) {
+    holders.add(holder);
+  }
+
+  void releasedBy(Holder holder) {
+    holders.remove(holder);
+  }
+
+  void graphStarted() {
+    graphLaunches.incrementAndGet();
+    unfinishedGraphs.incrementAndGet();
+  }
+
+  void graphEnded() {
+    unfinishedGraphs.decrementAndGet();
+  }
+
+  long agreed() {
+    return agreed;
+  }
+
+  void agreedUpTo(long seq) {
+    agreed = seq;
+  }
+
+  // ---- failure
+
+  /** The first failure, null while there is none. */
+  @Nullable NcclException failureCause() {
+    return failure.get();
+  }
+
+  /** Fails this rank and those of this process with it, and makes NCCL stop. Any thread. */
+  void fail(NcclException cause) {
+    if (!failure.compareAndSet(null, cause)) {
+      return;
+    }
+    abortNative();
+    team.failed(this, cause);
+  }
+
+  /**
+   * Kernels that wait for peers end; NCCL frees what it holds. That may wait for the device, on
+   * which another rank's kernel may wait for this thread: it is done on a thread of its own.
+   */
+  private void abortNative() {
+    // A call that blocks must be let out by the abort itself.
+    boolean entered = guard.enterWithin(config.closeTimeout().toNanos());
+    MemorySegment aborted = handle;
+    handle = MemorySegment.NULL;
+    if (entered) {
+      guard.leave();
+    }
+    holders.forEach(Holder::communicatorEnds);
+    if (!aborted.equals(MemorySegment.NULL)) {
+      ending =
+          inBackground(
+              () -> {
+                int result = Nccl.ncclCommAbort(aborted);
+                if (NcclResults.isFailure(result)) {
+                  LOG.warn(NcclResults.failure(result, "aborting communicator " + name));
+                }
+              });
+    }
+  }
+
+  private Thread inBackground(Runnable end) {
+    return Thread.ofPlatform().daemon().name("nccl4j-end-" + name + "-" + rank()).start(end);
+  }
+
+  /** Asks NCCL whether something went wrong in the background, and the other ranks here. */
+  void look() {
+    if (failure.get() == null) {
+      int result = launching ? NcclResults.IN_PROGRESS : asyncResult();
+      NcclException e =
+          NcclResults.isFailure(result)
+              ? NcclResults.failure(result, "communicator " + name)
+              : team.contradiction(this);
+      if (e != null) {
+        fail(e);
+      }
+    }
+  }
+
+  /** Fails when a work has been waited for longer than operations may take. */
+  void checkDeadline(CudaWork work, long waitedNanos) {
+    if (waitedNanos > config.operationTimeout().toNanos() && failure.get() == null) {
+      fail(
+          new DeadlineException(
+              "not complete after "
+                  + config.operationTimeout().toMillis()
+                  + " ms: "
+                  + explain(work),
+              "look at the ranks named; operation-timeout sets the deadline"));
+    }
+  }
+
+  /** The same for a graph, of which only the whole is known. */
+  void checkGraphDeadline(long waitedNanos) {
+    if (waitedNanos > config.operationTimeout().toNanos() && failure.get() == null) {
+      fail(
+          new DeadlineException(
+              "a graph with operations of communicator "
+                  + name
+                  + " was not complete after "
+                  + config.operationTimeout().toMillis()
+                  + " ms"
+                  + backlog(),
+              "see that all ranks launch the same graphs or operations"));
+    }
+  }
+
+  String explain(CudaWork work) {
+    return work.describe() + " is waiting for " + team.missing(this, work) + backlog();
+  }
+
+  private String backlog() {
+    CudaWork oldest = fifo().oldestInUse();
+    return "; "
+        + fifo().inUse()
+        + " of "
+        + fifo().capacity()
+        + " works of this rank's FIFO are unfinished"
+        + (oldest == null ? "" : ", the oldest is " + oldest.describe());
+  }
+
+  @Override
+  public Optional<NcclException> failure() {
+    return Optional.ofNullable(failure.get());
+  }
+
+  @Override
+  public State state() {
+    if (closed) {
+      return State.CLOSED;
+    }
+    look();
+    NcclException cause = failure.get();
+    return cause == null
+        ? State.READY
+        : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
+  }
+
+  @Override
+  public CommunicatorCounters counters() {
+    int unfinished = fifo().inUse();
+    return new CommunicatorCounters(
+        ledger.collectives(),
+        ledger.sends(),
+        ledger.receives(),
+        graphLaunches.get(),
+        unfinished,
+        unfinishedGraphs.get(),
+        (long) fifo().capacity() * Work.BYTES,
+        (long) unfinished * Work.BYTES,
+        fifo().highWaterBytes(),
+        fifoFull.get(),
+        fifoWaitNanos.get());
+  }
+
+  // ---- life
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public CommunicatorConfig config() {
+    return config;
+  }
+
+  @Override
+  public @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig childConfig) {
+    requireReady();
+    if (childConfig == null) {
+      throw new InvalidArgumentException(
+          "split: the config is null", "pass a configuration, or leave it out");
+    }
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException(
+          "split: a group is open on this thread", "launch or close the group first");
+    }
+    if (hasUnfinished()) {
+      throw new InvalidUsageException(
+          "split: operations of communicator " + name + " are unfinished",
+          "synchronize their streams first");
+    }
+    if (color < 0 && color != NO_COLOR) {
+      throw new InvalidArgumentException(
+          "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
+    }
+    return CudaSplit.run(this, team.child(++splits, color), color, key, childConfig);
+  }
+
+  /** Memory that NCCL may write to until the communicator is closed. */
+  Arena arena() {
+    return arena;
+  }
+
+  CudaDevice cudaDevice() {
+    return cudaDevice;
+  }
+
+  /** Lets NCCL finish a call on the handle that goes on in the background. */
+  void callGoesOn() {
+    launching = true;
+  }
+
+  private boolean hasUnfinished() {
+    pollStreams();
+    return unfinishedGraphs.get() > 0 || fifo().oldestInUse() != null;
+  }
+
+  /** Learns what is complete by now. */
+  private void pollStreams() {
+    for (int i = 0; i < fifo().capacity(); i++) {
+      CudaWork work = fifo().at(i);
+      if (work.isInUse() && work.stream instanceof CudaStream stream && !stream.isCapturing()) {
+        stream.poll();
+      }
+    }
+    for (Holder holder : holders) {
+      if (holder instanceof CudaExecutableGraph graph) {
+        graph.poll();
+      }
+    }
+  }
+
+  @Override
+  public void abort() {
+    if (!closed) {
+      fail(
+          new AbortedException(
+              "communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+    }
+  }
+
+  @Override
+  public void close() {
+    synchronized (closing) {
+      if (closed) {
+        return;
+      }
+      finishOwnWork();
+      holders.forEach(Holder::communicatorEnds);
+      closed = true;
+      team.left(this);
+      destroyNative();
+      awaitEnd();
+      barrierFlag.close();
+    }
+  }
+
+  private void finishOwnWork() {
+    long start = System.nanoTime();
+    long timeout = config.closeTimeout().toNanos();
+    if (launching) {
+      awaitReady(config.closeTimeout(), () -> launchingName() + " was unfinished at close");
+    }
+    while (hasUnfinished()) {
+      CudaWork oldest = fifo().oldestInUse();
+      if (oldest != null
+          && oldest.stream instanceof CudaStream stream
+          && stream.poll()
+          && oldest.isInUse()) {
+        throw new InvalidUsageException(
+            "communicator " + name + " has operations in an open group",
+            "launch or close the group first");
+      }
+      long waited = System.nanoTime() - start;
+      if (waited > timeout && failure.get() == null) {
+        fail(
+            new AbortedException(
+                (oldest == null ? "a graph" : oldest.describe())
+                    + " was unfinished when its communicator was closed",
+                "synchronize before closing; close-timeout sets how long close waits"));
+      } else if (waited > 2 * timeout) {
+        throw new InvalidUsageException(
+            (oldest == null ? "a graph" : oldest.describe())
+                + " cannot be given up: it is queued behind other work",
+            "close the stream first");
+      }
+      CudaStream.pause(waited);
+    }
+  }
+
+  private void destroyNative() {
+    guard.enter();
+    MemorySegment last = handle;
+    handle = MemorySegment.NULL;
+    guard.leave();
+    if (!last.equals(MemorySegment.NULL)) {
+      ending =
+          inBackground(
+              () -> {
+                int result = Nccl.ncclCommDestroy(last);
+                if (NcclResults.isFailure(result)) {
+                  LOG.warn(NcclResults.failure(result, "destroying communicator " + name));
+                  NcclResults.check(Nccl.ncclCommAbort(last), "ncclCommAbort");
+                }
+              });
+    }
+  }
+
+  /** NCCL writes no more after that; where it does not end in time, its memory is left to it. */
+  private void awaitEnd() {
+    Thread thread = ending;
+    try {
+      if (thread == null || thread.join(config.closeTimeout())) {
+        arena.close();
+      } else {
+        LOG.warn(
+            "NCCL has not ended communicator {} after {} ms; it goes on in the background",
+            name,
+            config.closeTimeout().toMillis());
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "communicator " + name + ", rank " + rank() + " of " + nranks();
+  }
+}

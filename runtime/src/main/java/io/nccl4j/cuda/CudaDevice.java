@@ -1,0 +1,239 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
+import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.spi.NativeSegments;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A GPU. Its primary context, the one that NCCL and other libraries of the process use, is retained
+ * at the first use and kept until the process ends.
+ */
+@SuppressWarnings("try") // a scope is entered, not used
+final class CudaDevice implements Device {
+  /** The device's context is current on this thread until {@link #close()}. */
+  record Scope() implements AutoCloseable {
+    private static final Scope ENTERED = new Scope();
+
+    @Override
+    public void close() {
+      Driver.check(Cuda.cuCtxPopCurrent_v2(MemorySegment.NULL), "cuCtxPopCurrent");
+    }
+  }
+
+  private static final int NAME_BYTES = 256;
+
+  private final int ordinal;
+  private final int handle;
+  private final String name;
+  private final int capability;
+  private final CudaStreams streams = new CudaStreams();
+  private final CudaHeap heap = new CudaHeap(this);
+  private final PinnedHeap pinned = new PinnedHeap(this);
+  private volatile @Nullable MemorySegment context;
+  private @Nullable Transfers transfers;
+  private @Nullable List<Integer> peers;
+
+  CudaDevice(int ordinal) {
+    this.ordinal = ordinal;
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(NAME_BYTES);
+      Driver.check(Cuda.cuDeviceGet(out, ordinal), "cuDeviceGet");
+      handle = out.get(ValueLayout.JAVA_INT, 0);
+      Driver.check(Cuda.cuDeviceGetName(out, NAME_BYTES, handle), "cuDeviceGetName");
+      name = out.getString(0);
+    }
+    capability =
+        10 * attribute(Cuda.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR())
+            + attribute(Cuda.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR());
+  }
+
+  // ---- for the backend
+
+  /** Makes the device's context current on this thread; closing the scope undoes it. */
+  Scope enter() {
+    MemorySegment current = context;
+    Driver.check(
+        Cuda.cuCtxPushCurrent_v2(current == null ? retain() : current), "cuCtxPushCurrent");
+    return Scope.ENTERED;
+  }
+
+  private synchronized MemorySegment retain() {
+    MemorySegment retained = context;
+    if (retained == null) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+        Driver.check(Cuda.cuDevicePrimaryCtxRetain(out, handle), "cuDevicePrimaryCtxRetain");
+        retained = out.get(ValueLayout.ADDRESS, 0);
+        context = retained;
+      }
+    }
+    return retained;
+  }
+
+  CudaHeap heap() {
+    return heap;
+  }
+
+  PinnedHeap pinned() {
+    return pinned;
+  }
+
+  CudaStreams streams() {
+    return streams;
+  }
+
+  synchronized Transfers transfers() {
+    if (transfers == null) {
+      transfers = new Transfers(this);
+    }
+    return transfers;
+  }
+
+  int attribute(int attribute) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
+      Driver.check(Cuda.cuDeviceGetAttribute(out, attribute, handle), "cuDeviceGetAttribute");
+      return out.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  /** Compute capability, for example 90. */
+  int capability() {
+    return capability;
+  }
+
+  /** Ordinals of the devices that can use this one's memory directly. */
+  synchronized List<Integer> peers() {
+    if (peers == null) {
+      peers =
+          IntStream.range(0, CudaLibraries.deviceCount())
+              .filter(other -> other != ordinal && isReachableFrom(other))
+              .boxed()
+              .toList();
+    }
+    return peers;
+  }
+
+  private boolean isReachableFrom(int other) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
+      Driver.check(Cuda.cuDeviceCanAccessPeer(out, other, handle), "cuDeviceCanAccessPeer");
+      return out.get(ValueLayout.JAVA_INT, 0) != 0;
+    }
+  }
+
+  /** Free and total memory, in words; the context is current. */
+  String freeMemory() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment free = arena.allocate(ValueLayout.JAVA_LONG);
+      MemorySegment total = arena.allocate(ValueLayout.JAVA_LONG);
+      int result = Cuda.cuMemGetInfo_v2(free, total);
+      return result != Driver.SUCCESS
+          ? "its free memory is unknown"
+          : free.get(ValueLayout.JAVA_LONG, 0)
+              + " of "
+              + total.get(ValueLayout.JAVA_LONG, 0)
+              + " bytes are free";
+    }
+  }
+
+  // ---- Device
+
+  @Override
+  public Backend backend() {
+    return Backend.CUDA;
+  }
+
+  @Override
+  public int ordinal() {
+    return ordinal;
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public DeviceBuffer allocate(long bytes) {
+    requireSize(bytes);
+    return CudaBuffer.allocated(this, heap.allocate(bytes), bytes);
+  }
+
+  @Override
+  public DeviceBuffer wrap(@Nullable MemorySegment segment) {
+    NativeSegments.requireSharable(segment);
+    return wrap(segment.address(), segment.byteSize());
+  }
+
+  @Override
+  public DeviceBuffer wrap(long devicePointer, long bytes) {
+    requireSize(bytes);
+    try (Scope ignored = enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
+      int result =
+          Cuda.cuPointerGetAttribute(out, Cuda.CU_POINTER_ATTRIBUTE_MEMORY_TYPE(), devicePointer);
+      if (result != Driver.SUCCESS) {
+        throw new InvalidArgumentException(
+            "CUDA does not know the memory at 0x" + Long.toHexString(devicePointer),
+            "wrap memory that CUDA allocated or registered, or use a buffer and copyFrom");
+      }
+    }
+    return CudaBuffer.wrapped(this, devicePointer, bytes);
+  }
+
+  @Override
+  public PinnedBuffer allocatePinned(long bytes) {
+    requireSize(bytes);
+    return new CudaPinnedBuffer(this, bytes);
+  }
+
+  @Override
+  public boolean bindThread() {
+    return NumaNode.bindThread(this);
+  }
+
+  /** As in {@code /sys/bus/pci/devices}. */
+  String pciAddress() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(NAME_BYTES);
+      Driver.check(Cuda.cuDeviceGetPCIBusId(out, NAME_BYTES, handle), "cuDeviceGetPCIBusId");
+      return out.getString(0).toLowerCase(java.util.Locale.ROOT);
+    }
+  }
+
+  @Override
+  public Stream newStream() {
+    return CudaStream.open(this);
+  }
+
+  @Override
+  public Event newEvent() {
+    return new CudaEvent(this);
+  }
+
+  private static void requireSize(long bytes) {
+    if (bytes < 0) {
+      throw new InvalidArgumentException(
+          "the size is " + bytes + " bytes", "pass a size of 0 or more");
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "cuda device " + ordinal;
+  }
+}

@@ -1,0 +1,213 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.Stream;
+import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.schedule.GroupScope;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * An instantiated CUDA graph. It owns it until it is closed, or until a communicator in it is,
+ * since NCCL destroys no communicator that a graph holds.
+ */
+final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Holder {
+  private List<CudaNode> nodes;
+  private List<CudaCommunicator> communicators;
+  private MemorySegment handle;
+  private long launched;
+  private volatile long passed;
+  private volatile @Nullable CudaStream lastStream;
+  private volatile boolean closed;
+  private volatile boolean lost;
+
+  private CudaExecutableGraph(MemorySegment handle, List<CudaNode> nodes) {
+    this.handle = handle;
+    this.nodes = nodes;
+    this.communicators = communicatorsOf(nodes);
+  }
+
+  static CudaExecutableGraph of(CudaGraph graph) {
+    CudaExecutableGraph made = new CudaExecutableGraph(instantiate(graph.handle()), graph.nodes());
+    made.communicators.forEach(communicator -> communicator.heldBy(made));
+    return made;
+  }
+
+  private static MemorySegment instantiate(MemorySegment graph) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+      Driver.check(Cuda.cuGraphInstantiateWithFlags(out, graph, 0), "cuGraphInstantiate");
+      return out.get(ValueLayout.ADDRESS, 0);
+    }
+  }
+
+  static List<CudaCommunicator> communicatorsOf(List<CudaNode> nodes) {
+    return nodes.stream()
+        .flatMap(node -> node.operations().stream())
+        .map(CudaNode.Operation::communicator)
+        .distinct()
+        .toList();
+  }
+
+  @Override
+  public synchronized void launch(Stream stream) {
+    if (!(stream instanceof CudaStream own)) {
+      throw new InvalidArgumentException(
+          "launch: the stream is " + (stream == null ? "null" : "not of a cuda device"),
+          "pass a cuda stream");
+    }
+    requireOpen();
+    if (own.isCapturing()) {
+      throw new InvalidUsageException(
+          "launch: the stream is being captured", "graphs in graphs are not captured");
+    }
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException(
+          "launch: a group is open on this thread, and a graph cannot wait for its launch",
+          "launch or close the group first");
+    }
+    if (lost) {
+      communicators.forEach(CudaCommunicator::requireReady);
+    }
+    for (CudaNode node : nodes) {
+      if (node.usesClosed()) {
+        throw new InvalidUsageException(
+            "launch: a buffer in the graph is closed",
+            "keep buffers open until the executable graph is closed");
+      }
+    }
+    own.awaitRoom();
+    int entered = 0;
+    try {
+      for (CudaCommunicator communicator : communicators) {
+        communicator.enterForLaunch();
+        entered++;
+      }
+      Driver.check(Cuda.cuGraphLaunch(handle, own.handle()), "cuGraphLaunch");
+      communicators.forEach(CudaCommunicator::graphStarted);
+      launched++;
+      lastStream = own;
+      own.launched(this);
+    } finally {
+      for (int i = 0; i < entered; i++) {
+        communicators.get(i).leave();
+      }
+    }
+  }
+
+  // ---- for the stream
+
+  /** A launch has run; returns the failure of a communicator in it, or null. */
+  @SuppressWarnings("NonAtomicVolatileUpdate") // under the stream's guard
+  @Nullable NcclException passed() {
+    NcclException failure = null;
+    for (CudaCommunicator communicator : communicators) {
+      communicator.graphEnded();
+      failure = failure == null ? communicator.failureCause() : failure;
+    }
+    passed = passed + 1;
+    return failure;
+  }
+
+  List<CudaCommunicator> communicators() {
+    return communicators;
+  }
+
+  void checkDeadline(long waitedNanos) {
+    communicators.forEach(communicator -> communicator.checkGraphDeadline(waitedNanos));
+  }
+
+  boolean uses(Object buffer) {
+    return nodes.stream().anyMatch(node -> node.uses(buffer));
+  }
+
+  /** Learns whether the last launch has run. */
+  void poll() {
+    CudaStream stream = lastStream;
+    if (stream != null && passed != launched && !stream.isCapturing() && !stream.isClosed()) {
+      stream.poll();
+    }
+  }
+
+  // ---- changing
+
+  @Override
+  public synchronized void update(Graph graph) {
+    if (!(graph instanceof CudaGraph other)) {
+      throw new InvalidArgumentException(
+          "update: the graph is " + (graph == null ? "null" : "not of a cuda device"),
+          "pass a graph of this backend");
+    }
+    requireOpen();
+    if (lost) {
+      communicators.forEach(CudaCommunicator::requireReady);
+    }
+    List<CudaNode> captured = other.nodes();
+    if (captured.size() != nodes.size()) {
+      throw new InvalidArgumentException(
+          "update: the new graph has " + captured.size() + " nodes, this one " + nodes.size(),
+          "capture the same operations, or instantiate the new graph");
+    }
+    for (int i = 0; i < captured.size(); i++) {
+      String difference = captured.get(i).differenceFrom(nodes.get(i));
+      if (difference != null) {
+        throw new InvalidArgumentException(
+            "update: node " + i + " differs: " + difference,
+            "capture the same operations, or instantiate the new graph");
+      }
+    }
+    awaitIdle();
+    // Not CUDA's update in place: the new plans of NCCL belong to the new graph.
+    MemorySegment replaced = handle;
+    handle = instantiate(other.handle());
+    nodes = captured;
+    Driver.check(Cuda.cuGraphExecDestroy(replaced), "cuGraphExecDestroy");
+  }
+
+  private void awaitIdle() {
+    CudaStream stream = lastStream;
+    while (stream != null && passed != launched) {
+      stream.awaitHead();
+    }
+  }
+
+  /** Destroys the graph; launches that are under way end all the same. */
+  @Override
+  public synchronized void communicatorEnds() {
+    destroy();
+  }
+
+  private void destroy() {
+    if (!lost) {
+      lost = true;
+      Driver.check(Cuda.cuGraphExecDestroy(handle), "cuGraphExecDestroy");
+    }
+  }
+
+  @Override
+  public void close() {
+    if (closed) {
+      return;
+    }
+    awaitIdle();
+    synchronized (this) {
+      closed = true;
+      destroy();
+    }
+    communicators.forEach(communicator -> communicator.releasedBy(this));
+  }
+
+  private void requireOpen() {
+    if (closed) {
+      throw new InvalidUsageException(
+          "the executable graph is closed", "instantiate the graph again");
+    }
+  }
+}

@@ -1,0 +1,86 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.schedule.Signature;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+
+/**
+ * What a rank has called: counts, and the last {@value #ENTRIES} collectives. Written by the
+ * submitting thread, read by any to explain.
+ */
+final class CudaLedger {
+  static final int ENTRIES = 1024;
+
+  private static final int FIELDS = 4;
+  private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
+
+  private final long[] entries = new long[ENTRIES * FIELDS];
+  private volatile long collectives;
+  private volatile long sends;
+  private volatile long receives;
+
+  long collectives() {
+    return collectives;
+  }
+
+  long sends() {
+    return sends;
+  }
+
+  long receives() {
+    return receives;
+  }
+
+  /**
+   * Notes an operation and returns its number.
+   *
+   * @param signature what of its counts all ranks know
+   */
+  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
+  long note(CudaWork work, long signature) {
+    switch (work.kind) {
+      case SEND -> {
+        return ++sends;
+      }
+      case RECV -> {
+        return ++receives;
+      }
+      default -> {
+        long seq = collectives + 1;
+        int at = at(seq);
+        LONG.setOpaque(entries, at + 1, work.code());
+        LONG.setOpaque(entries, at + 2, work.count);
+        LONG.setOpaque(entries, at + 3, signature);
+        LONG.setRelease(entries, at, seq);
+        collectives = seq;
+        return seq;
+      }
+    }
+  }
+
+  private static int at(long seq) {
+    return (int) (seq % ENTRIES) * FIELDS;
+  }
+
+  private boolean has(long seq) {
+    return (long) LONG.getAcquire(entries, at(seq)) == seq;
+  }
+
+  /** Whether two ranks' entries are the same, or one of them is not recorded any more. */
+  boolean agrees(CudaLedger other, long seq) {
+    int at = at(seq);
+    boolean same =
+        (long) LONG.getOpaque(entries, at + 1) == (long) LONG.getOpaque(other.entries, at + 1)
+            && (long) LONG.getOpaque(entries, at + 3)
+                == (long) LONG.getOpaque(other.entries, at + 3);
+    return same || !has(seq) || !other.has(seq);
+  }
+
+  String describe(long seq) {
+    int at = at(seq);
+    String text =
+        Signature.describe(
+            (long) LONG.getOpaque(entries, at + 1), (long) LONG.getOpaque(entries, at + 2));
+    return has(seq) ? text : "an operation that is no longer recorded";
+  }
+}

@@ -1,0 +1,36 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Signature;
+import io.nccl4j.schedule.Work;
+
+/** An operation that NCCL carries out. */
+final class CudaWork extends Work {
+  /** Set once, before the first use. */
+  CudaCommunicator communicator;
+
+  /** NCCL's handle of the reduction made for this operation; −1 if there is none. */
+  int createdOp = -1;
+
+  /** A work of a FIFO. */
+  CudaWork() {
+    this(false);
+  }
+
+  CudaWork(boolean captured) {
+    super(captured);
+  }
+
+  boolean isCollective() {
+    return kind != OpKind.SEND && kind != OpKind.RECV;
+  }
+
+  /** How messages name it. */
+  String describe() {
+    return Signature.describe(code(), count)
+        + " #"
+        + seq
+        + " of communicator "
+        + communicator.name();
+  }
+}

@@ -1,0 +1,80 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.bindings.cuda.Cuda;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * Completes futures of events: one thread that asks CUDA as long as there are futures. A callback
+ * from CUDA would come on a thread that must not call CUDA again.
+ */
+final class EventPoller {
+  private record Waiter(
+      CudaEvent event, CudaStream stream, long position, CompletableFuture<Void> future) {}
+
+  private static final long PAUSE_NANOS = 50_000;
+  private static final List<Waiter> WAITERS = new CopyOnWriteArrayList<>();
+  private static final Thread THREAD =
+      Thread.ofPlatform().daemon().name("nccl4j-cuda-events").unstarted(EventPoller::run);
+
+  static {
+    THREAD.start();
+  }
+
+  private EventPoller() {}
+
+  static CompletableFuture<Void> futureOf(CudaEvent event, CudaStream stream, long position) {
+    CompletableFuture<Void> future = new CompletableFuture<>();
+    WAITERS.add(new Waiter(event, stream, position, future));
+    LockSupport.unpark(THREAD);
+    return future;
+  }
+
+  private static void run() {
+    while (true) {
+      if (WAITERS.isEmpty()) {
+        LockSupport.park(WAITERS);
+      } else {
+        for (Waiter waiter : WAITERS) {
+          if (isOver(waiter)) {
+            WAITERS.remove(waiter);
+          }
+        }
+        LockSupport.parkNanos(PAUSE_NANOS);
+      }
+    }
+  }
+
+  private static boolean isOver(Waiter waiter) {
+    try {
+      waiter.event.requireOpen();
+    } catch (InvalidUsageException e) {
+      waiter.future.completeExceptionally(e);
+      return true;
+    }
+    int result = Cuda.cuEventQuery(waiter.event.handle());
+    if (result == Driver.NOT_READY) {
+      waiter.stream.look();
+      return false;
+    }
+    // Not on this thread: what hangs on the future may take long.
+    NcclException failure =
+        result == Driver.SUCCESS ? failureAt(waiter) : Driver.failure(result, "cuEventQuery");
+    if (failure == null) {
+      waiter.future.completeAsync(() -> null);
+    } else {
+      CompletableFuture<Void> unused =
+          CompletableFuture.runAsync(() -> waiter.future.completeExceptionally(failure));
+    }
+    return true;
+  }
+
+  private static @org.jspecify.annotations.Nullable NcclException failureAt(Waiter waiter) {
+    waiter.stream.passed(waiter.position);
+    return waiter.stream.failureUpTo(waiter.position);
+  }
+}

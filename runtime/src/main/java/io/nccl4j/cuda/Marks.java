@@ -1,0 +1,66 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.bindings.cuda.Cuda;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * Events in a stream that say how far the device has come. When all are under way the newest one is
+ * recorded again, further on, which only makes the answer coarser. It owns the events.
+ */
+@SuppressWarnings("try") // a scope is entered, not used
+final class Marks {
+  private static final int COUNT = 16;
+  private static final int DISABLE_TIMING = 2;
+
+  private final MemorySegment[] events = new MemorySegment[COUNT];
+  private final long[] positions = new long[COUNT];
+  private int first;
+  private int used;
+
+  Marks(CudaDevice device) {
+    try (CudaDevice.Scope ignored = device.enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+      for (int i = 0; i < COUNT; i++) {
+        Driver.check(Cuda.cuEventCreate(out, DISABLE_TIMING), "cuEventCreate");
+        events[i] = out.get(ValueLayout.ADDRESS, 0);
+      }
+    }
+  }
+
+  /** Records that everything before {@code position} lies before this point. */
+  void record(MemorySegment stream, long position) {
+    if (used < COUNT) {
+      used++;
+    }
+    int at = (first + used - 1) % COUNT;
+    positions[at] = position;
+    Driver.check(Cuda.cuEventRecord(events[at], stream), "cuEventRecord");
+  }
+
+  /** The position of the last mark that the device has passed, 0 if none; or minus an error. */
+  long poll() {
+    long reached = 0;
+    while (used > 0) {
+      int result = Cuda.cuEventQuery(events[first]);
+      if (result == Driver.NOT_READY) {
+        break;
+      }
+      if (result != Driver.SUCCESS) {
+        return -result;
+      }
+      reached = positions[first];
+      first = (first + 1) % COUNT;
+      used--;
+    }
+    return reached;
+  }
+
+  void close() {
+    for (MemorySegment event : events) {
+      Driver.check(Cuda.cuEventDestroy_v2(event), "cuEventDestroy");
+    }
+  }
+}

@@ -1,0 +1,72 @@
+package io.nccl4j.cuda;
+
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What one entry of a stream holds until the device has passed it. Slots are used again and again.
+ */
+final class Slot {
+  /** A plan's works, linked; null for other entries. */
+  @Nullable CudaWork works;
+
+  /** A launch of a graph. */
+  @Nullable CudaExecutableGraph graph;
+
+  /** Buffers of a copy or fill. */
+  @Nullable Object target;
+
+  /** See {@link #target}. */
+  @Nullable Object source;
+
+  /** For a wait: the stream that was waited for, up to {@link #otherPosition}. */
+  @Nullable CudaStream other;
+
+  long otherPosition;
+
+  void clear() {
+    works = null;
+    graph = null;
+    target = null;
+    source = null;
+    other = null;
+  }
+
+  /** Adds the communicators whose work this is. */
+  void addCommunicators(Set<CudaCommunicator> all) {
+    for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
+      all.add(work.communicator);
+    }
+    if (graph != null) {
+      all.addAll(graph.communicators());
+    }
+  }
+
+  boolean uses(Object buffer) {
+    if (isPart(target, buffer) || isPart(source, buffer)) {
+      return true;
+    }
+    if (graph != null && graph.uses(buffer)) {
+      return true;
+    }
+    for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
+      if (isPart(work.send, buffer)
+          || isPart(work.recv, buffer)
+          || isPart(work.op.deviceScalar(), buffer)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether {@code part} is the buffer {@code whole} or a slice of it. */
+  static boolean isPart(@Nullable Object part, Object whole) {
+    return part == whole || part instanceof CudaBuffer buffer && buffer.root() == whole;
+  }
+
+  String describe() {
+    return works != null
+        ? works.describe()
+        : graph != null ? "a graph" : other != null ? "a wait for an event" : "a copy or fill";
+  }
+}

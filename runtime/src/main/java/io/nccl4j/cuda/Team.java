@@ -1,0 +1,193 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The ranks of one communicator that live in this process. NCCL does not tell the others when one
+ * gives up, nor what each was doing: here they can at least see each other. Thread-safe.
+ */
+final class Team {
+  private static final String SAME_ORDER =
+      "issue the same collectives in the same order on all ranks";
+
+  private final List<CudaCommunicator> ranks = new CopyOnWriteArrayList<>();
+  private final List<CudaCommunicator> departed = new CopyOnWriteArrayList<>();
+  private final Map<String, Team> children = new HashMap<>();
+  private final String number;
+  private final Set<Integer> joining = new HashSet<>();
+  private int expected;
+
+  Team(String number) {
+    this.number = number;
+  }
+
+  /** What tells it from its siblings. */
+  String number() {
+    return number;
+  }
+
+  void add(CudaCommunicator communicator) {
+    ranks.add(communicator);
+  }
+
+  /** A rank was closed: those that need more of it fail. */
+  void left(CudaCommunicator communicator) {
+    departed.add(communicator);
+    ranks.remove(communicator);
+  }
+
+  /** The team of a split's color; {@code number} counts the splits. */
+  synchronized Team child(long number, int color) {
+    return children.computeIfAbsent(number + "-" + color, Team::new);
+  }
+
+  /** The other ranks cannot go on without the one that failed. */
+  void failed(CudaCommunicator failed, NcclException cause) {
+    for (CudaCommunicator other : ranks) {
+      if (other != failed) {
+        other.fail(relayed(failed, cause));
+      }
+    }
+  }
+
+  private static NcclException relayed(CudaCommunicator failed, NcclException cause) {
+    String by = " (rank " + failed.rank() + " of communicator " + failed.name() + ")";
+    return (switch (cause) {
+          case AbortedException e -> new AbortedException(e.problem(), e.remedy());
+          case MismatchException e -> new MismatchException(e.problem(), e.remedy());
+          default ->
+              new PeerFailedException(
+                  failed.rank(),
+                  "rank " + failed.rank() + " failed: " + cause.problem() + by,
+                  "look at that rank; create a new communicator");
+        })
+        .causedBy(cause);
+  }
+
+  /** Which ranks of this process have not called what {@code work} waits for, in words. */
+  String missing(CudaCommunicator waiting, CudaWork work) {
+    StringBuilder text = new StringBuilder();
+    for (CudaCommunicator other : ranks) {
+      long last = other.ledger().collectives();
+      if (other != waiting && work.isCollective() && last < work.seq) {
+        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(other.rank());
+        text.append(" (its last collective is ").append(last == 0 ? "none" : "#" + last);
+        text.append(last == 0 ? "" : ": " + other.ledger().describe(last)).append(')');
+      }
+    }
+    int elsewhere = waiting.nranks() - ranks.size() - departed.size();
+    if (elsewhere > 0) {
+      text.append(text.isEmpty() ? "" : ", and ").append("perhaps one of the ").append(elsewhere);
+      text.append(" ranks of other processes");
+    }
+    return text.isEmpty() ? "its peers, which have all called it" : text.toString();
+  }
+
+  /** Why a rank waits in vain, as far as can be seen here; null if nothing is known. */
+  @Nullable NcclException contradiction(CudaCommunicator waiting) {
+    MismatchException mismatch = mismatch(waiting);
+    if (mismatch != null) {
+      return mismatch;
+    }
+    for (CudaCommunicator gone : departed) {
+      long last = gone.ledger().collectives();
+      if (last < waiting.ledger().collectives()) {
+        return new PeerFailedException(
+            gone.rank(),
+            "rank "
+                + gone.rank()
+                + " left communicator "
+                + waiting.name()
+                + " after "
+                + last
+                + " collectives, and rank "
+                + waiting.rank()
+                + " has called "
+                + waiting.ledger().describe(last + 1),
+            "let every rank issue the same operations before it closes the communicator");
+      }
+    }
+    return null;
+  }
+
+  /** The first contradiction between a rank and its peers here; null if there is none yet. */
+  @Nullable MismatchException mismatch(CudaCommunicator waiting) {
+    CudaLedger own = waiting.ledger();
+    long first = Math.max(waiting.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
+    long compared = own.collectives();
+    for (CudaCommunicator other : ranks) {
+      long last = Math.min(own.collectives(), other.ledger().collectives());
+      compared = Math.min(compared, last);
+      for (long seq = first; seq <= last; seq++) {
+        if (other != waiting && !own.agrees(other.ledger(), seq)) {
+          return difference(waiting, other, seq);
+        }
+      }
+    }
+    waiting.agreedUpTo(compared);
+    return null;
+  }
+
+  private static MismatchException difference(
+      CudaCommunicator one, CudaCommunicator other, long seq) {
+    return new MismatchException(
+        "ranks "
+            + one.rank()
+            + " and "
+            + other.rank()
+            + " of communicator "
+            + one.name()
+            + " disagree at collective #"
+            + seq
+            + ": rank "
+            + one.rank()
+            + " called "
+            + one.ledger().describe(seq)
+            + ", rank "
+            + other.rank()
+            + " called "
+            + other.ledger().describe(seq),
+        SAME_ORDER);
+  }
+
+  /**
+   * Notes that a rank joins.
+   *
+   * @throws InvalidUsageException if another rank of this process contradicts it
+   */
+  synchronized void expect(int rank, int nranks) {
+    if (expected != 0 && expected != nranks) {
+      throw new InvalidUsageException(
+          "rank " + rank + " says that there are " + nranks + " ranks, another rank " + expected,
+          "pass the same nranks on all ranks");
+    }
+    if (!joining.add(rank)) {
+      throw new InvalidUsageException(
+          "rank " + rank + " of communicator " + number + " was taken before",
+          "give each rank a number of its own, and each communicator a new unique id");
+    }
+    expected = nranks;
+  }
+
+  /** The ranks that have not joined in this process, in words. */
+  synchronized String absent() {
+    StringBuilder text = new StringBuilder();
+    for (int rank = 0; rank < expected; rank++) {
+      if (!joining.contains(rank)) {
+        text.append(text.isEmpty() ? "" : ", ").append(rank);
+      }
+    }
+    return text.isEmpty() ? "none" : text.toString();
+  }
+}

@@ -1,0 +1,64 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.bindings.cuda.Cuda;
+import java.lang.foreign.MemorySegment;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * Blocking copies between Java arrays and a GPU, through pinned memory, on a stream of their own so
+ * that they need not wait for collectives. It owns the stream and the pinned block for the
+ * process's life. One copy at a time.
+ */
+@SuppressWarnings("try") // a scope is entered, not used
+final class Transfers {
+  private static final long BYTES = 1 << 20;
+
+  private final CudaDevice device;
+  private final MemorySegment stream;
+  private final MemorySegment staging;
+
+  Transfers(CudaDevice device) {
+    this.device = device;
+    this.staging = device.pinned().allocate(BYTES).segment();
+    this.stream = CudaStream.newHandle(device);
+  }
+
+  synchronized void toDevice(long target, MemorySegment source) {
+    try (CudaDevice.Scope ignored = device.enter()) {
+      for (long done = 0; done < source.byteSize(); done += BYTES) {
+        long bytes = Math.min(BYTES, source.byteSize() - done);
+        MemorySegment.copy(source, done, staging, 0, bytes);
+        Driver.check(
+            Cuda.cuMemcpyHtoDAsync_v2(target + done, staging, bytes, stream), "cuMemcpyHtoDAsync");
+        await();
+      }
+    }
+  }
+
+  synchronized void toHost(MemorySegment target, long source) {
+    try (CudaDevice.Scope ignored = device.enter()) {
+      for (long done = 0; done < target.byteSize(); done += BYTES) {
+        long bytes = Math.min(BYTES, target.byteSize() - done);
+        Driver.check(
+            Cuda.cuMemcpyDtoHAsync_v2(staging, source + done, bytes, stream), "cuMemcpyDtoHAsync");
+        await();
+        MemorySegment.copy(staging, 0, target, done, bytes);
+      }
+    }
+  }
+
+  private void await() {
+    for (int i = 0; ; i++) {
+      int result = Cuda.cuStreamQuery(stream);
+      if (result != Driver.NOT_READY) {
+        Driver.check(result, "cuStreamQuery");
+        return;
+      }
+      if (i < 200) {
+        Thread.onSpinWait();
+      } else {
+        LockSupport.parkNanos(20_000);
+      }
+    }
+  }
+}
