@@ -26,6 +26,7 @@ struct ncclWindow_vidmem {
   char *maps[MAX_RANKS];
 };
 
+#if STANDIN_NCCL_VERSION >= 21900
 static ncclResult_t allocate(void **ptr, size_t size) {
   int device;
   CHECK(nn_cuda(standin_device(&device)));
@@ -50,7 +51,6 @@ static ncclResult_t allocate(void **ptr, size_t size) {
   return ncclSuccess;
 }
 
-#if STANDIN_NCCL_VERSION >= 21900
 ncclResult_t ncclMemAlloc(void **ptr, size_t size) {
   ENTER_NOW(ncclMemAlloc, NULL);
   REQUIRE(ptr != NULL && size > 0, ncclInvalidArgument, "ncclMemAlloc : ptr is NULL or size 0");
