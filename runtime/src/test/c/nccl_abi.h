@@ -115,7 +115,7 @@ typedef struct {
   int ctx;
 } ncclWaitSignalDesc_t;
 
-typedef struct ncclCommProperties_st {
+struct ncclCommProperties {
   size_t size;
   unsigned int magic;
   unsigned int version;
@@ -129,9 +129,12 @@ typedef struct ncclCommProperties_st {
   int nLsaTeams;
   _Bool hostRmaSupport;
   int railedGinType;
-} ncclCommProperties_t;
+};
 
 #endif /* STANDIN_REAL_HEADERS */
+
+/* nccl.h does not have it, but nccl_device.h, which is C++ only. */
+struct ncclCommProperties;
 
 #pragma GCC visibility push(default)
 
@@ -164,6 +167,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError);
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, struct ncclCommProperties *props);
 ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
 
 /* Memory. */

@@ -201,11 +201,8 @@ TWIN(ncclCommMemStats);
 #endif
 
 #if STANDIN_NCCL_VERSION >= 22902
-/* The release calls the structure ncclCommProperties; only its first 56 bytes matter here. */
-ncclResult_t ncclCommQueryProperties(ncclComm_t comm, void *out);
-ncclResult_t ncclCommQueryProperties(ncclComm_t comm, void *out) {
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, struct ncclCommProperties *props) {
   ENTER_NOW(ncclCommQueryProperties, comm);
-  ncclCommProperties_t *props = out;
   CHECK(nn_ready(comm, "CommQueryProperties"));
   REQUIRE(props != NULL && props->magic == NCCL_API_MAGIC, ncclInvalidArgument,
       "ncclCommProperties argument not initialized via NCCL_COMM_PROPERTIES_INITIALIZER");

@@ -130,8 +130,9 @@ ncclResult_t nn_join(ncclComm_t comm) {
   REQUIRE(at != MAP_FAILED, ncclSystemError,
       "Error while creating shared memory segment /dev/shm/nccl-standin-%s : %s", comm->key,
       strerror(errno));
-  comm->segment = at;
-  struct segment *segment = comm->segment;
+  struct segment *segment = at;
+  /* An abort by another thread looks for it at any time. */
+  __atomic_store_n(&comm->segment, segment, __ATOMIC_RELEASE);
   int none = 0;
   if (!__atomic_compare_exchange_n(&segment->nranks, &none, comm->nranks, false,
           __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -169,7 +170,7 @@ void nn_leave(ncclComm_t comm) {
 }
 
 void nn_wake_all(ncclComm_t comm) {
-  struct segment *segment = comm->segment;
+  struct segment *segment = __atomic_load_n(&comm->segment, __ATOMIC_ACQUIRE);
   if (segment != NULL) {
     nn_ring(&segment->data.generation);
     nn_ring(&segment->control.generation);
