@@ -124,7 +124,7 @@ CUresult si_capture_wait(CUstream stream, CUevent event) {
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
-  ENTER(cuStreamBeginCapture_v2, NEEDS_CONTEXT);
+  ENTER(cuStreamBeginCapture_v2, NEEDS_INIT);
   REQUIRE((unsigned)mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
   REQUIRE(handle > CU_STREAM_PER_THREAD, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   pthread_mutex_lock(&si_lock);
@@ -190,7 +190,7 @@ static void end(struct capture *capture) {
 }
 
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {
-  ENTER(cuStreamEndCapture, NEEDS_CONTEXT);
+  ENTER(cuStreamEndCapture, NEEDS_INIT);
   REQUIRE(graph != NULL, CUDA_ERROR_INVALID_VALUE);
   REQUIRE(handle > CU_STREAM_PER_THREAD, CUDA_ERROR_ILLEGAL_STATE);
   pthread_mutex_lock(&si_lock);
@@ -234,7 +234,7 @@ static CUstreamCaptureStatus status_of(CUstream stream) {
 }
 
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
-  ENTER(cuStreamIsCapturing, NEEDS_CONTEXT);
+  ENTER(cuStreamIsCapturing, NEEDS_INIT);
   REQUIRE(status != NULL, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock(&si_lock);
   CUstream stream;
@@ -248,7 +248,7 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status) {
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
     CUgraph *graph, const CUgraphNode **dependencies, size_t *numDependencies) {
-  ENTER(cuStreamGetCaptureInfo_v2, NEEDS_CONTEXT);
+  ENTER(cuStreamGetCaptureInfo_v2, NEEDS_INIT);
   REQUIRE(status != NULL, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock(&si_lock);
   CUstream stream;

@@ -97,12 +97,12 @@ done:
 }
 
 CUresult cuEventRecord(CUevent event, CUstream handle) {
-  ENTER(cuEventRecord, NEEDS_CONTEXT);
+  ENTER(cuEventRecord, NEEDS_INIT);
   return record(event, handle, 0);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned int flags) {
-  ENTER(cuEventRecordWithFlags, NEEDS_CONTEXT);
+  ENTER(cuEventRecordWithFlags, NEEDS_INIT);
   return record(event, handle, flags);
 }
 
@@ -120,7 +120,7 @@ CUresult si_wait_event(CUstream stream, CUevent event, unsigned flags) {
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags) {
-  ENTER(cuStreamWaitEvent, NEEDS_CONTEXT);
+  ENTER(cuStreamWaitEvent, NEEDS_INIT);
   REQUIRE(flags <= WAIT_EXTERNAL, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock(&si_lock);
   CUstream stream;

@@ -283,7 +283,7 @@ done:
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
-  ENTER(cuGraphLaunch, NEEDS_CONTEXT);
+  ENTER(cuGraphLaunch, NEEDS_INIT);
   pthread_mutex_lock(&si_lock);
   CUstream stream;
   CUresult result = si_stream(handle, &stream);

@@ -293,7 +293,7 @@ static CUresult state(CUstream stream) {
 }
 
 CUresult cuStreamSynchronize(CUstream handle) {
-  ENTER(cuStreamSynchronize, NEEDS_CONTEXT);
+  ENTER(cuStreamSynchronize, NEEDS_INIT);
   pthread_mutex_lock(&si_lock);
   CUstream stream;
   CUresult result = observe(handle, &stream);
@@ -309,7 +309,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
 }
 
 CUresult cuStreamQuery(CUstream handle) {
-  ENTER(cuStreamQuery, NEEDS_CONTEXT);
+  ENTER(cuStreamQuery, NEEDS_INIT);
   pthread_mutex_lock(&si_lock);
   CUstream stream;
   CUresult result = observe(handle, &stream);
@@ -352,7 +352,7 @@ CUresult cuCtxSynchronize(void) {
 }
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext *ctx) {
-  ENTER(cuStreamGetCtx, NEEDS_CONTEXT);
+  ENTER(cuStreamGetCtx, NEEDS_INIT);
   REQUIRE(ctx != NULL, CUDA_ERROR_INVALID_VALUE);
   pthread_mutex_lock(&si_lock);
   CUstream stream;

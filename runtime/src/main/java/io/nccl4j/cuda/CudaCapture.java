@@ -34,14 +34,18 @@ final class CudaCapture implements CudaCommunicator.Holder {
     return ended;
   }
 
+  /** Numbers works in the order of their calls. */
+  int nextOrder() {
+    return works++;
+  }
+
   void addPlan(CudaStream stream, CudaWork first) {
     List<CudaWork> plan = new ArrayList<>();
     for (CudaWork work = first; work != null; work = (CudaWork) work.next) {
       plan.add(work);
       work.communicator.heldBy(this);
     }
-    add(stream, CudaNode.plan(plan, works, frontier(stream)));
-    works += plan.size();
+    add(stream, CudaNode.plan(plan, frontier(stream)));
   }
 
   void addTransfer(CudaStream stream, int kind, Object target, @Nullable Object source) {
@@ -85,7 +89,7 @@ final class CudaCapture implements CudaCommunicator.Holder {
       }
       graph = endNative();
     }
-    CudaGraph captured = CudaGraph.of(graph, List.copyOf(nodes));
+    CudaGraph captured = CudaGraph.of((CudaDevice) origin.device(), graph, List.copyOf(nodes));
     release();
     return captured;
   }

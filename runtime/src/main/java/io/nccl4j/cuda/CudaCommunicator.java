@@ -294,11 +294,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   @Override
   protected void assign(CudaWork work) {
-    work.seq = ledger.note(work, signed(work));
+    work.seq = ledger.note(work.kind, work.code(), work.count, signed(work));
   }
 
   /** What of the counts all ranks know. */
-  private long signed(CudaWork work) {
+  long signed(CudaWork work) {
     return switch (work.kind) {
       case ALL_GATHER_V, REDUCE_SCATTER_V -> Signature.ofCounts(work.recvCounts, nranks());
       case ALL_TO_ALL_V, GATHER_V, SCATTER_V -> 0;
@@ -377,6 +377,20 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     return failure.get();
   }
 
+  /**
+   * The failure, as for {@link #failureCause}, after a look whether the ranks here called the same:
+   * NCCL may end operations that contradict each other without a word.
+   */
+  @Nullable NcclException outcome() {
+    if (failure.get() == null && agreed < ledger.collectives()) {
+      NcclException e = team.mismatch(this);
+      if (e != null) {
+        fail(e);
+      }
+    }
+    return failure.get();
+  }
+
   /** Fails this rank and those of this process with it, and makes NCCL stop. Any thread. */
   void fail(NcclException cause) {
     if (!failure.compareAndSet(null, cause)) {
@@ -447,14 +461,22 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     if (waitedNanos > config.operationTimeout().toNanos() && failure.get() == null) {
       fail(
           new DeadlineException(
-              "a graph with operations of communicator "
-                  + name
-                  + " was not complete after "
+              "not complete after "
                   + config.operationTimeout().toMillis()
-                  + " ms"
+                  + " ms: a graph of communicator "
+                  + name
+                  + (explainGraph().isEmpty() ? "" : ", whose " + explainGraph())
                   + backlog(),
               "see that all ranks launch the same graphs or operations"));
     }
+  }
+
+  /** The first collective that others here have not called, and who they are; or nothing. */
+  String explainGraph() {
+    long first = team.reachedByAll(this) + 1;
+    return first > ledger.collectives()
+        ? ""
+        : ledger.describe(first) + " #" + first + " is waiting for " + team.absent(this, first);
   }
 
   String explain(CudaWork work) {

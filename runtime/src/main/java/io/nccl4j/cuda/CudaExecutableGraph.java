@@ -11,6 +11,7 @@ import io.nccl4j.schedule.GroupScope;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Comparator;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -18,9 +19,11 @@ import org.jspecify.annotations.Nullable;
  * An instantiated CUDA graph. It owns it until it is closed, or until a communicator in it is,
  * since NCCL destroys no communicator that a graph holds.
  */
+@SuppressWarnings("try") // a scope is entered, not used
 final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Holder {
   private List<CudaNode> nodes;
   private List<CudaCommunicator> communicators;
+  private List<CudaNode.Operation> operations;
   private MemorySegment handle;
   private long launched;
   private volatile long passed;
@@ -32,16 +35,19 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     this.handle = handle;
     this.nodes = nodes;
     this.communicators = communicatorsOf(nodes);
+    this.operations = inOrder(nodes);
   }
 
   static CudaExecutableGraph of(CudaGraph graph) {
-    CudaExecutableGraph made = new CudaExecutableGraph(instantiate(graph.handle()), graph.nodes());
+    CudaExecutableGraph made =
+        new CudaExecutableGraph(instantiate(graph.device(), graph.handle()), graph.nodes());
     made.communicators.forEach(communicator -> communicator.heldBy(made));
     return made;
   }
 
-  private static MemorySegment instantiate(MemorySegment graph) {
-    try (Arena arena = Arena.ofConfined()) {
+  private static MemorySegment instantiate(CudaDevice device, MemorySegment graph) {
+    try (CudaDevice.Scope ignored = device.enter();
+        Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       Driver.check(Cuda.cuGraphInstantiateWithFlags(out, graph, 0), "cuGraphInstantiate");
       return out.get(ValueLayout.ADDRESS, 0);
@@ -53,6 +59,14 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
         .flatMap(node -> node.operations().stream())
         .map(CudaNode.Operation::communicator)
         .distinct()
+        .toList();
+  }
+
+  /** As they were called, whatever their streams. */
+  private static List<CudaNode.Operation> inOrder(List<CudaNode> nodes) {
+    return nodes.stream()
+        .flatMap(node -> node.operations().stream())
+        .sorted(Comparator.comparingInt(CudaNode.Operation::order))
         .toList();
   }
 
@@ -92,6 +106,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
       }
       Driver.check(Cuda.cuGraphLaunch(handle, own.handle()), "cuGraphLaunch");
       communicators.forEach(CudaCommunicator::graphStarted);
+      operations.forEach(CudaNode.Operation::note);
       launched++;
       lastStream = own;
       own.launched(this);
@@ -110,7 +125,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     NcclException failure = null;
     for (CudaCommunicator communicator : communicators) {
       communicator.graphEnded();
-      failure = failure == null ? communicator.failureCause() : failure;
+      failure = failure == null ? communicator.outcome() : failure;
     }
     passed = passed + 1;
     return failure;
@@ -122,6 +137,17 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
 
   void checkDeadline(long waitedNanos) {
     communicators.forEach(communicator -> communicator.checkGraphDeadline(waitedNanos));
+  }
+
+  /** What it waits for, as far as can be seen here. */
+  String describe() {
+    for (CudaCommunicator communicator : communicators) {
+      String waits = communicator.explainGraph();
+      if (!waits.isEmpty()) {
+        return "a graph, whose " + waits;
+      }
+    }
+    return "a graph";
   }
 
   boolean uses(Object buffer) {
@@ -166,8 +192,9 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     awaitIdle();
     // Not CUDA's update in place: the new plans of NCCL belong to the new graph.
     MemorySegment replaced = handle;
-    handle = instantiate(other.handle());
+    handle = instantiate(other.device(), other.handle());
     nodes = captured;
+    operations = inOrder(captured);
     Driver.check(Cuda.cuGraphExecDestroy(replaced), "cuGraphExecDestroy");
   }
 

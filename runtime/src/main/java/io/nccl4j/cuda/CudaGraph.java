@@ -9,22 +9,29 @@ import java.util.List;
 
 /** A captured CUDA graph, and what is known of its steps. It owns the graph. */
 final class CudaGraph implements Graph, CudaCommunicator.Holder {
+  private final CudaDevice device;
   private final MemorySegment handle;
   private final List<CudaNode> nodes;
   private final List<CudaCommunicator> communicators;
   private boolean closed;
   private boolean destroyed;
 
-  private CudaGraph(MemorySegment handle, List<CudaNode> nodes) {
+  private CudaGraph(CudaDevice device, MemorySegment handle, List<CudaNode> nodes) {
+    this.device = device;
     this.handle = handle;
     this.nodes = nodes;
     this.communicators = CudaExecutableGraph.communicatorsOf(nodes);
   }
 
-  static CudaGraph of(MemorySegment handle, List<CudaNode> nodes) {
-    CudaGraph graph = new CudaGraph(handle, nodes);
+  static CudaGraph of(CudaDevice device, MemorySegment handle, List<CudaNode> nodes) {
+    CudaGraph graph = new CudaGraph(device, handle, nodes);
     graph.communicators.forEach(communicator -> communicator.heldBy(graph));
     return graph;
+  }
+
+  /** Where the capture began. */
+  CudaDevice device() {
+    return device;
   }
 
   MemorySegment handle() {

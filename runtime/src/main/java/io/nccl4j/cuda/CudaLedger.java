@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Signature;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -37,8 +38,8 @@ final class CudaLedger {
    * @param signature what of its counts all ranks know
    */
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
-  long note(CudaWork work, long signature) {
-    switch (work.kind) {
+  long note(OpKind kind, long code, long count, long signature) {
+    switch (kind) {
       case SEND -> {
         return ++sends;
       }
@@ -48,8 +49,8 @@ final class CudaLedger {
       default -> {
         long seq = collectives + 1;
         int at = at(seq);
-        LONG.setOpaque(entries, at + 1, work.code());
-        LONG.setOpaque(entries, at + 2, work.count);
+        LONG.setOpaque(entries, at + 1, code);
+        LONG.setOpaque(entries, at + 2, count);
         LONG.setOpaque(entries, at + 3, signature);
         LONG.setRelease(entries, at, seq);
         collectives = seq;

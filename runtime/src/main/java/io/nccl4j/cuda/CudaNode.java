@@ -18,14 +18,31 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
   static final int FILL = 2;
 
   /** An operation in a plan; {@code order} counts the calls of the capture. */
-  record Operation(CudaCommunicator communicator, OpKind kind, long code, int order) {}
+  record Operation(
+      CudaCommunicator communicator,
+      OpKind kind,
+      long code,
+      long count,
+      long signature,
+      int order) {
+    /** Notes one run of it. */
+    void note() {
+      communicator.ledger().note(kind, code, count, signature);
+    }
+  }
 
-  static CudaNode plan(List<CudaWork> works, int firstOrder, int[] after) {
+  static CudaNode plan(List<CudaWork> works, int[] after) {
     List<Operation> operations = new ArrayList<>();
     List<Object> buffers = new ArrayList<>();
     for (CudaWork work : works) {
       operations.add(
-          new Operation(work.communicator, work.kind, work.code(), firstOrder + operations.size()));
+          new Operation(
+              work.communicator,
+              work.kind,
+              work.code(),
+              work.count,
+              work.communicator.signed(work),
+              work.order));
       for (Object buffer : new Object[] {work.send, work.recv, work.op.deviceScalar()}) {
         if (buffer != null) {
           buffers.add(buffer);

@@ -126,6 +126,10 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   @Override
   public void append(CudaWork work) {
+    CudaCapture capturing = capture;
+    if (capturing != null) {
+      work.order = capturing.nextOrder();
+    }
     if (first == null) {
       first = work;
     } else {
@@ -654,7 +658,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     CudaWork work = slot.works;
     while (work != null) {
       CudaWork following = (CudaWork) work.next;
-      NcclException failure = work.communicator.failureCause();
+      NcclException failure = work.communicator.outcome();
       if (failure != null) {
         fail(failure, position);
       }

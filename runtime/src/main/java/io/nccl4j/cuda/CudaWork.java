@@ -12,6 +12,9 @@ final class CudaWork extends Work {
   /** NCCL's handle of the reduction made for this operation; −1 if there is none. */
   int createdOp = -1;
 
+  /** For a graph's work: how many were called before it in the capture. */
+  int order;
+
   /** A work of a FIFO. */
   CudaWork() {
     this(false);

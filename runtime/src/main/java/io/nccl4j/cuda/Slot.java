@@ -67,6 +67,6 @@ final class Slot {
   String describe() {
     return works != null
         ? works.describe()
-        : graph != null ? "a graph" : other != null ? "a wait for an event" : "a copy or fill";
+        : graph != null ? graph.describe() : other != null ? "a wait for an event" : "a copy or fill";
   }
 }

@@ -75,12 +75,30 @@ final class Team {
         .causedBy(cause);
   }
 
-  /** Which ranks of this process have not called what {@code work} waits for, in words. */
+  /** Which ranks have not called what {@code work} waits for, in words. */
   String missing(CudaCommunicator waiting, CudaWork work) {
+    String absent = work.isCollective() ? absent(waiting, work.seq) : "";
+    return absent.isEmpty() ? "its peers" : absent;
+  }
+
+  /** The last collective that all ranks here have called. */
+  long reachedByAll(CudaCommunicator waiting) {
+    long last = waiting.ledger().collectives();
+    for (CudaCommunicator other : ranks) {
+      last = Math.min(last, other.ledger().collectives());
+    }
+    for (CudaCommunicator gone : departed) {
+      last = Math.min(last, gone.ledger().collectives());
+    }
+    return last;
+  }
+
+  /** Which ranks have not called a collective, in words; nothing if all are here and have. */
+  String absent(CudaCommunicator waiting, long seq) {
     StringBuilder text = new StringBuilder();
     for (CudaCommunicator other : ranks) {
       long last = other.ledger().collectives();
-      if (other != waiting && work.isCollective() && last < work.seq) {
+      if (other != waiting && last < seq) {
         text.append(text.isEmpty() ? "" : ", ").append("rank ").append(other.rank());
         text.append(" (its last collective is ").append(last == 0 ? "none" : "#" + last);
         text.append(last == 0 ? "" : ": " + other.ledger().describe(last)).append(')');
@@ -91,7 +109,7 @@ final class Team {
       text.append(text.isEmpty() ? "" : ", and ").append("perhaps one of the ").append(elsewhere);
       text.append(" ranks of other processes");
     }
-    return text.isEmpty() ? "its peers, which have all called it" : text.toString();
+    return text.toString();
   }
 
   /** Why a rank waits in vain, as far as can be seen here; null if nothing is known. */
@@ -126,7 +144,8 @@ final class Team {
     CudaLedger own = waiting.ledger();
     long first = Math.max(waiting.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
     long compared = own.collectives();
-    for (CudaCommunicator other : ranks) {
+    for (int i = 0; i < ranks.size(); i++) {
+      CudaCommunicator other = ranks.get(i);
       long last = Math.min(own.collectives(), other.ledger().collectives());
       compared = Math.min(compared, last);
       for (long seq = first; seq <= last; seq++) {

@@ -3,6 +3,7 @@ package io.nccl4j.cuda;
 import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntSupplier;
 
 /**
  * Blocking copies between Java arrays and a GPU, through pinned memory, on a stream of their own so
@@ -24,27 +25,29 @@ final class Transfers {
   }
 
   synchronized void toDevice(long target, MemorySegment source) {
-    try (CudaDevice.Scope ignored = device.enter()) {
-      for (long done = 0; done < source.byteSize(); done += BYTES) {
-        long bytes = Math.min(BYTES, source.byteSize() - done);
-        MemorySegment.copy(source, done, staging, 0, bytes);
-        Driver.check(
-            Cuda.cuMemcpyHtoDAsync_v2(target + done, staging, bytes, stream), "cuMemcpyHtoDAsync");
-        await();
-      }
+    for (long done = 0; done < source.byteSize(); done += BYTES) {
+      long at = target + done;
+      long bytes = Math.min(BYTES, source.byteSize() - done);
+      MemorySegment.copy(source, done, staging, 0, bytes);
+      run(() -> Cuda.cuMemcpyHtoDAsync_v2(at, staging, bytes, stream), "cuMemcpyHtoDAsync");
     }
   }
 
   synchronized void toHost(MemorySegment target, long source) {
-    try (CudaDevice.Scope ignored = device.enter()) {
-      for (long done = 0; done < target.byteSize(); done += BYTES) {
-        long bytes = Math.min(BYTES, target.byteSize() - done);
-        Driver.check(
-            Cuda.cuMemcpyDtoHAsync_v2(staging, source + done, bytes, stream), "cuMemcpyDtoHAsync");
-        await();
-        MemorySegment.copy(staging, 0, target, done, bytes);
-      }
+    for (long done = 0; done < target.byteSize(); done += BYTES) {
+      long at = source + done;
+      long bytes = Math.min(BYTES, target.byteSize() - done);
+      run(() -> Cuda.cuMemcpyDtoHAsync_v2(staging, at, bytes, stream), "cuMemcpyDtoHAsync");
+      MemorySegment.copy(staging, 0, target, done, bytes);
     }
+  }
+
+  /** A virtual thread may go on elsewhere after waiting: the scope ends before. */
+  private void run(IntSupplier copy, String call) {
+    try (CudaDevice.Scope ignored = device.enter()) {
+      Driver.check(copy.getAsInt(), call);
+    }
+    await();
   }
 
   private void await() {

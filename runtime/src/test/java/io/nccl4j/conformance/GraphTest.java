@@ -1063,6 +1063,7 @@ class GraphTest {
   /** Memory of the program's own that is gone when the graph runs: the stream fails, no more. */
   @Test
   void closedMemoryFailsTheStreamOfEachLaunch() {
+    TestBackend.requireHost("CUDA reaches no memory of arenas");
     try (Ranks ranks = new Ranks(1);
         Stream second = ranks.get(0).device().newStream();
         Stream third = ranks.get(0).device().newStream()) {
@@ -1156,6 +1157,7 @@ class GraphTest {
   @Test
   void aMismatchInAGraphNamesTheOperations() throws Exception {
     try (Ranks ranks = new Ranks(2)) {
+      long before = ranks.get(0).counters().collectives();
       ExecutableGraph zero =
           executable(
               ranks.streams.get(0),
@@ -1192,7 +1194,7 @@ class GraphTest {
         assertInstanceOf(MismatchException.class, cause(e), message);
         assertTrue(message.contains("allReduce(5 int32, sum)"), message);
         assertTrue(message.contains("allReduce(6 float, max)"), message);
-        assertTrue(message.contains("#2"), message);
+        assertTrue(message.contains("#" + (before + 2)), message);
       }
       zero.close();
       one.close();

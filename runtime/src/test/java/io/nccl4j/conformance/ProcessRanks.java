@@ -40,7 +40,10 @@ final class ProcessRanks {
     ManagementFactory.getRuntimeMXBean().getInputArguments().stream()
         .filter(a -> a.startsWith("--add-") || a.startsWith("--enable-native-access"))
         .forEach(command::add);
-    for (String property : new String[] {"nccl4j.test.backend", "nccl4j.test.case"}) {
+    for (String property :
+        new String[] {
+          "nccl4j.test.backend", "nccl4j.test.case", "nccl4j.cuda.library", "nccl4j.nccl.library"
+        }) {
       if (System.getProperty(property) != null) {
         command.add("-D" + property + "=" + System.getProperty(property));
       }

@@ -10,6 +10,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.cuda.StandIn;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,6 +23,17 @@ import org.junit.jupiter.api.Assumptions;
 final class TestBackend {
   static final Backend BACKEND =
       Backend.ofLabel(System.getProperty("nccl4j.test.backend", Backend.HOST.label()));
+
+  /** Whether the libraries are stand-ins, which any machine can run. */
+  private static final boolean STAND_IN = Boolean.getBoolean("nccl4j.test.standin");
+
+  static {
+    if (BACKEND == Backend.CUDA && STAND_IN) {
+      StandIn standIn = StandIn.require();
+      System.setProperty("nccl4j.cuda.library", standIn.cuda().toString());
+      System.setProperty("nccl4j.nccl.library", standIn.nccl().toString());
+    }
+  }
 
   static final long SEED = seed(System.getProperty("nccl4j.test.seed", "20260301"));
 
