@@ -131,6 +131,19 @@ public final class StandIn {
     return selfTest;
   }
 
+  /**
+   * Compiles our declarations against the real headers.
+   *
+   * @param headers the directories of cuda.h and nccl.h
+   * @return how many functions both declare, and the compiler's complaints
+   */
+  public static Comparison compare(List<Path> headers) {
+    return Compiler.compare(headers);
+  }
+
+  /** How our declarations compare with the real ones. */
+  public record Comparison(int functions, String complaints) {}
+
   /** The functions of libcuda.so.1, which stays loaded. */
   public SymbolLookup cudaSymbols() {
     return SymbolLookup.libraryLookup(cuda, Arena.global());
@@ -325,11 +338,40 @@ public final class StandIn {
             link(nccl, parts, List.of(define, "-Wl,-rpath,$ORIGIN/..", "-lm"), true);
           }
           if (!Files.exists(selfTest)) {
-            List<Path> parts = List.of(sources.resolve("selftest.c"), nccl, cuda);
+            List<Path> parts = new ArrayList<>(list(sources, "selftest", ".c"));
+            parts.addAll(List.of(nccl, cuda));
             link(selfTest, parts, List.of(define, "-Wl,-rpath,$ORIGIN:$ORIGIN/..", "-lm"), false);
           }
           return new StandIn(cuda, nccl, selfTest);
         }
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
+
+    /**
+     * A second declaration of a function is warned of when it is the same, and refused when not.
+     */
+    static Comparison compare(List<Path> headers) {
+      List<String> command = new ArrayList<>(List.of(C_COMPILER, "-std=gnu11", "-fsyntax-only"));
+      command.addAll(List.of("-Wredundant-decls", "-Wno-deprecated-declarations"));
+      try {
+        if (!headers.isEmpty()) {
+          // nccl.h asks for headers of the CUDA runtime, of which it needs but the type of a
+          // stream.
+          Path shims = Files.createTempDirectory("standin");
+          Files.writeString(
+              shims.resolve("cuda_runtime.h"), "typedef struct CUstream_st *cudaStream_t;\n");
+          Files.writeString(shims.resolve("cuda_fp16.h"), "\n");
+          Files.writeString(shims.resolve("cuda_bf16.h"), "\n");
+          command.add("-DSTANDIN_REAL_HEADERS");
+          command.add("-I" + shims);
+        }
+        headers.forEach(directory -> command.add("-I" + directory));
+        command.add(sources().resolve("abi_check.c").toString());
+        Result result = run(Path.of("").toAbsolutePath(), command);
+        int same = result.output().split("redundant redeclaration", -1).length - 1;
+        return new Comparison(same, result.status() == 0 ? "" : result.output());
       } catch (IOException e) {
         throw new UncheckedIOException(e);
       }
