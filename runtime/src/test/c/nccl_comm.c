@@ -18,11 +18,13 @@ ncclComm_t nn_comm_create(int nranks, int rank, int device) {
   return comm;
 }
 
-/* What graphs hold may outlive a communicator; its structure stays, so that misuse is found out. */
+/*
+ * What graphs hold may outlive a communicator; its structure stays, so that misuse is found out. A
+ * graph's end calls this with the lock of libcuda held: nothing of that may be called from here.
+ */
 void nn_comm_release(ncclComm_t comm) {
   if (__atomic_sub_fetch(&comm->refs, 1, __ATOMIC_ACQ_REL) == 0) {
     nn_leave(comm);
-    standin_order_destroy(comm->order);
   }
 }
 
@@ -36,6 +38,7 @@ void nn_comm_discard(ncclComm_t comm) {
     standin_book(comm->device, -(long)comm->persistent);
     comm->persistent = 0;
   }
+  standin_order_destroy(comm->order);
   cuDevicePrimaryCtxRelease_v2(comm->device);
   standin_count("comm", -1);
   nn_comm_release(comm);
@@ -156,10 +159,11 @@ struct choice {
 };
 
 /* All ranks derive the same name for the child. */
-static void child_key(ncclComm_t child, ncclComm_t parent, const char *how, int number) {
+static void child_key(ncclComm_t child, ncclComm_t parent, const char *how, unsigned count,
+    int number) {
   uint64_t hash = 14695981039346656037u;
   char text[128];
-  snprintf(text, sizeof text, "%s %s %u %d", parent->key, how, parent->children, number);
+  snprintf(text, sizeof text, "%s %s %u %d", parent->key, how, count, number);
   for (const char *c = text; *c != 0; c++) {
     hash = (hash ^ (unsigned char)*c) * 1099511628211u;
   }
@@ -206,7 +210,7 @@ static ncclResult_t run_split(struct job *job) {
       child->rank += choices[r].key < job->key || (choices[r].key == job->key && r < parent->rank);
     }
   }
-  child_key(child, parent, "split", job->color);
+  child_key(child, parent, "split", parent->children, job->color);
   return join_child(job);
 }
 
@@ -277,10 +281,10 @@ static ncclResult_t shrink(ncclComm_t comm, const int *excluded, int count, nccl
   }
   ncclComm_t child;
   CHECK(make_child(comm, newcomm, config, &child));
-  comm->children++;
   child->nranks = comm->nranks - count;
   child->rank = rank;
-  child_key(child, comm, "shrink", sum);
+  /* Only survivors count these. */
+  child_key(child, comm, "shrink", comm->shrinks++, sum);
   return launch((struct job){.comm = child, .owner = comm, .run = run_child, .action = action,
       .out = newcomm});
 }
@@ -298,7 +302,7 @@ TWIN(ncclCommShrink);
 /* The id of a grow follows from the communicator, so that ranks without it find the others, too. */
 static void grow_key(ncclComm_t comm, char *key) {
   struct ncclComm scratch;
-  child_key(&scratch, comm, "grow", (int)comm->grows);
+  child_key(&scratch, comm, "grow", comm->grows, 0);
   memcpy(key, scratch.key, 24);
 }
 

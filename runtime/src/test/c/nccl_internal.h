@@ -93,6 +93,7 @@ struct ncclComm {
   uint64_t controls;
   unsigned parity;
   unsigned children;
+  unsigned shrinks;
   unsigned grows;
   bool id_given;
   /* Bytes booked on the device. */

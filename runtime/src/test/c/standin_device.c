@@ -62,7 +62,7 @@ CUresult si_enter(struct standin_site *site, enum si_needs needs) {
     default:
       break;
   }
-  if (needs >= NEEDS_INIT && !initialized) {
+  if (needs >= NEEDS_INIT && !__atomic_load_n(&initialized, __ATOMIC_ACQUIRE)) {
     return CUDA_ERROR_NOT_INITIALIZED;
   }
   if (needs == NEEDS_CONTEXT) {
@@ -117,7 +117,7 @@ CUresult cuInit(unsigned int flags) {
   ENTER(cuInit, NEEDS_NOTHING);
   REQUIRE(flags == 0, CUDA_ERROR_INVALID_VALUE);
   REQUIRE(si_device_count() > 0, CUDA_ERROR_NO_DEVICE);
-  initialized = true;
+  __atomic_store_n(&initialized, true, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;
 }
 

@@ -68,14 +68,14 @@ public final class StandIn {
 
   private static final String C_COMPILER = "gcc";
 
+  private final int version;
   private final Path cuda;
   private final Path nccl;
-  private final Path selfTest;
 
-  private StandIn(Path cuda, Path nccl, Path selfTest) {
+  private StandIn(int version, Path cuda, Path nccl) {
+    this.version = version;
     this.cuda = cuda;
     this.nccl = nccl;
-    this.selfTest = selfTest;
   }
 
   /** Compiled for the newest release; skips the test where there is no compiler. */
@@ -126,10 +126,23 @@ public final class StandIn {
     return cuda.getParent() + ":" + nccl.getParent();
   }
 
-  /** The program that tests the libraries. */
+  /** A program that tests the libraries, compiled at the first call. */
   public Path selfTest() {
-    return selfTest;
+    return Compiler.compileSelfTest(this);
   }
+
+  /**
+   * Compiles our declarations against the real headers.
+   *
+   * @param headers the directories of cuda.h and nccl.h
+   * @return how many functions both declare, and the compiler's complaints
+   */
+  public static Comparison compare(List<Path> headers) {
+    return Compiler.compare(headers);
+  }
+
+  /** How our declarations compare with the real ones. */
+  public record Comparison(int functions, String complaints) {}
 
   /** The functions of libcuda.so.1, which stays loaded. */
   public SymbolLookup cudaSymbols() {
@@ -301,53 +314,94 @@ public final class StandIn {
 
     static synchronized StandIn compile(int version) {
       Path sources = sources();
+      Path module = sources.getParent().getParent().getParent();
       try {
-        List<Path> files = list(sources, "", "");
-        Path module = sources.getParent().getParent().getParent();
         Path all = Files.createDirectories(module.resolve("target/standin"));
-        Path directory = Files.createDirectories(all.resolve(hash(files)));
+        Path directory = Files.createDirectories(all.resolve(hash(list(sources, "", ""))));
         Path own = Files.createDirectories(directory.resolve("nccl-" + version));
-        try (FileChannel channel =
-                FileChannel.open(
-                    all.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
-            FileLock lock = channel.lock()) {
-          assert lock.isValid();
-          Path cuda = directory.resolve("libcuda.so.1");
-          Path nccl = own.resolve("libnccl.so.2");
-          Path selfTest = own.resolve("selftest");
-          String define = "-DSTANDIN_NCCL_VERSION=" + version;
-          if (!Files.exists(cuda)) {
-            link(cuda, list(sources, "standin_", ".c"), List.of(), true);
-          }
-          if (!Files.exists(nccl)) {
-            List<Path> parts = new ArrayList<>(list(sources, "nccl_", ".c"));
-            parts.add(cuda);
-            link(nccl, parts, List.of(define, "-Wl,-rpath,$ORIGIN/..", "-lm"), true);
-          }
-          if (!Files.exists(selfTest)) {
-            List<Path> parts = List.of(sources.resolve("selftest.c"), nccl, cuda);
-            link(selfTest, parts, List.of(define, "-Wl,-rpath,$ORIGIN:$ORIGIN/..", "-lm"), false);
-          }
-          return new StandIn(cuda, nccl, selfTest);
-        }
+        StandIn standIn =
+            new StandIn(version, directory.resolve("libcuda.so.1"), own.resolve("libnccl.so.2"));
+        List<String> options =
+            List.of("-DSTANDIN_NCCL_VERSION=" + version, "-Wl,-rpath,$ORIGIN/..");
+        once(standIn.cuda, list(sources, "standin_", ".c"), List.of(), List.of());
+        once(standIn.nccl, list(sources, "nccl_", ".c"), List.of(standIn.cuda), options);
+        return standIn;
       } catch (IOException e) {
         throw new UncheckedIOException(e);
       }
     }
 
-    private static void link(Path to, List<Path> parts, List<String> more, boolean shared)
+    static synchronized Path compileSelfTest(StandIn standIn) {
+      try {
+        Path selfTest = standIn.nccl.resolveSibling("selftest");
+        List<String> options =
+            List.of("-DSTANDIN_NCCL_VERSION=" + standIn.version, "-Wl,-rpath,$ORIGIN:$ORIGIN/..");
+        List<Path> libraries = List.of(standIn.nccl, standIn.cuda);
+        once(selfTest, list(sources(), "selftest", ".c"), libraries, options);
+        return selfTest;
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
+
+    /** Links a file that is not there yet; other processes that want it wait. */
+    private static void once(
+        Path file, List<Path> sources, List<Path> libraries, List<String> options)
         throws IOException {
+      Path lockFile = sources().getParent().getParent().getParent().resolve("target/standin/lock");
+      try (FileChannel channel =
+              FileChannel.open(lockFile, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+          FileLock lock = channel.lock()) {
+        assert lock.isValid();
+        if (!Files.exists(file)) {
+          List<Path> parts = new ArrayList<>(sources);
+          parts.addAll(libraries);
+          link(file, parts, options);
+        }
+      }
+    }
+
+    /**
+     * A second declaration of a function is warned of when it is the same, and refused when not.
+     */
+    static Comparison compare(List<Path> headers) {
+      List<String> command = new ArrayList<>(List.of(C_COMPILER, "-std=gnu11", "-fsyntax-only"));
+      command.addAll(List.of("-Wredundant-decls", "-Wno-deprecated-declarations"));
+      try {
+        if (!headers.isEmpty()) {
+          // nccl.h asks for headers of the CUDA runtime, of which it needs but the type of a
+          // stream.
+          Path shims = Files.createTempDirectory("standin");
+          Files.writeString(
+              shims.resolve("cuda_runtime.h"), "typedef struct CUstream_st *cudaStream_t;\n");
+          Files.writeString(shims.resolve("cuda_fp16.h"), "\n");
+          Files.writeString(shims.resolve("cuda_bf16.h"), "\n");
+          command.add("-DSTANDIN_REAL_HEADERS");
+          command.add("-I" + shims);
+        }
+        headers.forEach(directory -> command.add("-I" + directory));
+        command.add(sources().resolve("abi_check.c").toString());
+        Result result = run(Path.of("").toAbsolutePath(), command);
+        int same = result.output().split("redundant redeclaration", -1).length - 1;
+        return new Comparison(same, result.status() == 0 ? "" : result.output());
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
+
+    private static void link(Path to, List<Path> parts, List<String> options) throws IOException {
       Path temporary = to.resolveSibling(to.getFileName() + ".new");
       List<String> command = new ArrayList<>();
       command.add(C_COMPILER);
       command.addAll(OPTIONS);
-      if (shared) {
+      if (to.getFileName().toString().startsWith("lib")) {
         command.addAll(SHARED);
         command.add("-Wl,-soname," + to.getFileName());
       }
       command.addAll(List.of("-o", temporary.toString()));
       parts.forEach(part -> command.add(part.toString()));
-      command.addAll(more);
+      command.addAll(options);
+      command.add("-lm");
       Result result = run(to.getParent(), command);
       if (result.status() != 0) {
         throw new IllegalStateException(String.join(" ", command) + "\n" + result.output());
