@@ -706,6 +706,20 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
   }
 
+  /** Whether a work is queued here; for messages, see {@link #describeHead}. */
+  boolean holds(HostWork work) {
+    for (long i = head(); i < tail(); i++) {
+      HostWork queued = ring[(int) i & CAPACITY - 1].works;
+      while (queued != null && queued != work) {
+        queued = (HostWork) queued.next;
+      }
+      if (queued != null) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /** Whether an unfinished copy or fill uses the buffer. */
   boolean uses(Object buffer) {
     for (long i = head(); i < tail(); i++) {
