@@ -31,6 +31,11 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     void run() throws IOException;
   }
 
+  /** Writes a whole document. */
+  interface Document {
+    void write(JsonGenerator json) throws IOException;
+  }
+
   private final Path file;
   private final JsonGenerator json;
   private boolean inResults;
@@ -55,7 +60,8 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     return writer;
   }
 
-  private static JsonWriter open(Path file) {
+  /** Creates the file and writes nothing. */
+  static JsonWriter open(Path file) {
     Path candidate = file;
     for (int i = 0; i < MAX_COLLISIONS; i++) {
       try {
@@ -242,6 +248,11 @@ public final class JsonWriter implements RunListener, AutoCloseable {
       json.writeEndArray();
     }
     inResults = false;
+  }
+
+  /** Writes a document of another kind. */
+  void write(Document document) {
+    step(() -> document.write(json));
   }
 
   private void step(Step step) {
