@@ -21,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  * document if neither a result nor a failure did. Differences: numbers and truth values are JSON's
  * own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
  * environment holds only the variables of NCCL, CUDA and nccl4j, without the unique id; {@code
- * nccl4j_version}, {@code backend} and {@code cold_time_us} are added.
+ * nccl4j_version}, {@code backend}, {@code cold_time_us} and {@code warm_time_us} are added.
  */
 public final class JsonWriter implements RunListener, AutoCloseable {
   private static final int SCHEMA = 3;
@@ -223,6 +223,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeNullField("okay");
           json.writeEndObject();
           json.writeNumberField("cold_time_us", result.coldMicros());
+          json.writeNumberField("warm_time_us", result.warmMicros());
           strings("errors", List.of());
           json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
           json.close();
