@@ -16,6 +16,7 @@ import org.jspecify.annotations.Nullable;
  * run side by side as streams do.
  */
 final class HostExecutableGraph implements ExecutableGraph {
+  private final HostDevice device;
   private GraphNode[] nodes;
   private GraphNumbers[] numbers;
   private final boolean[] done;
@@ -27,15 +28,16 @@ final class HostExecutableGraph implements ExecutableGraph {
   private long lastPosition;
   private boolean closed;
 
-  private HostExecutableGraph(List<GraphNode> captured) {
+  private HostExecutableGraph(HostDevice device, List<GraphNode> captured) {
+    this.device = device;
     nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
     numbers = numbersOf(nodes);
     done = new boolean[nodes.length];
     chain = isChain(nodes);
   }
 
-  static HostExecutableGraph of(List<GraphNode> captured) {
-    HostExecutableGraph graph = new HostExecutableGraph(captured);
+  static HostExecutableGraph of(HostDevice device, List<GraphNode> captured) {
+    HostExecutableGraph graph = new HostExecutableGraph(device, captured);
     HostProcess.self().add(graph);
     return graph;
   }
@@ -69,6 +71,14 @@ final class HostExecutableGraph implements ExecutableGraph {
           "pass a host stream");
     }
     requireOpen();
+    if (own.device() != device) {
+      throw new InvalidArgumentException(
+          "launch: the stream is on host device "
+              + own.device().ordinal()
+              + ", the graph was captured on host device "
+              + device.ordinal(),
+          "launch it on a stream of the device where the capture began");
+    }
     if (own.isCapturing()) {
       throw new InvalidUsageException(
           "launch: the stream is being captured", "graphs in graphs are not captured");

@@ -168,7 +168,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       throw new InvalidUsageException(
           "endCapture: a group is open on this thread", "launch or close it first");
     }
-    return new HostGraph(ending.end(this));
+    return new HostGraph(device, ending.end(this));
   }
 
   @Override
@@ -404,7 +404,9 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     if (closed) {
       return;
     }
-    refuseInCapture("close");
+    if (capture != null) {
+      capture.drop(this);
+    }
     Progress.drive(this, next, Long.MAX_VALUE);
     closed = true;
     Progress.remove(this);
