@@ -132,8 +132,13 @@ final class HostExecutableGraph implements ExecutableGraph {
 
   // ---- driving, by the owner of the stream
 
-  /** Takes steps of one launch. */
-  int step(HostStream stream, StreamTask task) {
+  /**
+   * Takes steps of one launch.
+   *
+   * @param patience how often a collective that nothing runs beside looks for its peers before it
+   *     is said to be waiting
+   */
+  int step(HostStream stream, StreamTask task, int patience) {
     if (!task.begun) {
       if (finished != task.generation - 1) {
         return Step.DEPENDS;
@@ -143,7 +148,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     int result = Step.BLOCKED;
     for (int i = first; i < nodes.length; i++) {
       if (!done[i] && isReady(i)) {
-        int one = step(stream, nodes[i]);
+        int one = step(stream, nodes[i], chain ? patience : 0);
         if (one == Step.DONE) {
           done[i] = true;
           result = Step.MOVED;
@@ -186,12 +191,13 @@ final class HostExecutableGraph implements ExecutableGraph {
     return true;
   }
 
-  private static int step(HostStream stream, GraphNode node) {
+  private static int step(HostStream stream, GraphNode node, int patience) {
     if (node.kind == StreamTask.WORKS) {
       int result = Step.DONE;
+      int polls = node.works.size() == 1 ? patience : 0;
       for (HostWork work : node.works) {
         if (!work.finished) {
-          int one = stream.step(work, 0);
+          int one = stream.step(work, polls);
           work.finished = one == Step.DONE;
           if (one != Step.DONE && (result == Step.DONE || one == Step.MOVED)) {
             result = one;

@@ -117,6 +117,19 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     release();
   }
 
+  @Override
+  public void publish(HostWork work) {
+    if (capture != null || first != null) {
+      append(work);
+      publish();
+      return;
+    }
+    StreamTask task = ring[(int) next & CAPACITY - 1];
+    task.kind = StreamTask.WORKS;
+    task.works = work;
+    release();
+  }
+
   /**
    * Makes the next entry visible; returns the position up to which one must drive to see it done.
    */
@@ -502,7 +515,8 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     long head = ownedHead();
     while (head < end) {
       StreamTask task = ring[(int) head & CAPACITY - 1];
-      int result = task.kind == StreamTask.WORKS ? stepWorks(task, patience) : stepOther(task);
+      int result =
+          task.kind == StreamTask.WORKS ? stepWorks(task, patience) : stepOther(task, patience);
       if (result != Step.DONE) {
         return result;
       }
@@ -615,7 +629,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     communicator.dropped(work);
   }
 
-  private int stepOther(StreamTask task) {
+  private int stepOther(StreamTask task, int patience) {
     HostEvent event = task.event;
     try {
       switch (task.kind) {
@@ -625,7 +639,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
           }
         }
         case StreamTask.GRAPH -> {
-          return java.util.Objects.requireNonNull(task.graph).step(this, task);
+          return java.util.Objects.requireNonNull(task.graph).step(this, task, patience);
         }
         case StreamTask.RECORD ->
             java.util.Objects.requireNonNull(event).complete(task.generation, error);

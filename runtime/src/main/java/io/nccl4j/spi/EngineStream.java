@@ -22,6 +22,12 @@ public interface EngineStream<W> extends Stream {
   /** Makes the appended works one plan and visible to whoever drives the stream. Cannot fail. */
   void publish();
 
+  /** Publishes a plan of one work: {@link #append} and {@link #publish()} in one. Cannot fail. */
+  default void publish(W work) {
+    append(work);
+    publish();
+  }
+
   /** Whether works are kept in a graph instead of being run. */
   @Override
   boolean isCapturing();
