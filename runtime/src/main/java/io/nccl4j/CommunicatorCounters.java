@@ -15,9 +15,9 @@ package io.nccl4j;
  * @param unfinishedWorks operations that have room in the FIFO and are not complete
  * @param unfinishedGraphLaunches of {@code graphLaunches}, those that are not complete
  * @param fifoBytes size of the work FIFO, see {@link CommunicatorConfig#fifoBytes()}
- * @param fifoOccupiedBytes bytes of the FIFO that {@code unfinishedWorks} take
- * @param fifoHighWaterBytes the most bytes that were ever taken at once, counted from the oldest
- *     unfinished operation to the newest one
+ * @param fifoOccupiedBytes bytes of the FIFO that are taken, counted from the oldest unfinished
+ *     operation to the newest one
+ * @param fifoHighWaterBytes the most bytes that were ever taken at once
  * @param fifoFull how often an operation found the FIFO full, and its caller had to wait
  * @param fifoWaitNanos time that callers waited for room in the FIFO, in ns, ended waits only
  */

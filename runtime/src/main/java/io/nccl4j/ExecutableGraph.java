@@ -13,8 +13,9 @@ package io.nccl4j;
  */
 public interface ExecutableGraph extends AutoCloseable {
   /**
-   * Queues the graph's work on a stream.
+   * Queues the graph's work on a stream of the device where the capture began.
    *
+   * @throws InvalidArgumentException if the stream is on another device; nothing was started
    * @throws InvalidUsageException if this graph, a buffer or a communicator in it is closed, or a
    *     communicator has failed, or the stream is being captured, or a group is open on this
    *     thread; nothing was started

@@ -93,8 +93,9 @@ public interface Stream extends AutoCloseable {
   void synchronize(Duration timeout);
 
   /**
-   * Completes what is queued, within the deadlines of its operations, and releases the stream.
-   * Closing twice does nothing.
+   * Completes what is queued, within the deadlines of its operations, and releases the stream. On a
+   * stream that is being captured it gives the capture up, which began there; a stream that joined
+   * leaves the capture. Closing twice does nothing.
    */
   @Override
   void close();

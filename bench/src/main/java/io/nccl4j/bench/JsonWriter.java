@@ -21,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  * document if neither a result nor a failure did. Differences: numbers and truth values are JSON's
  * own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
  * environment holds only the variables of NCCL, CUDA and nccl4j, without the unique id; {@code
- * nccl4j_version}, {@code backend} and {@code cold_time_us} are added.
+ * nccl4j_version}, {@code backend}, {@code cold_time_us} and {@code warm_time_us} are added.
  */
 public final class JsonWriter implements RunListener, AutoCloseable {
   private static final int SCHEMA = 3;
@@ -29,6 +29,11 @@ public final class JsonWriter implements RunListener, AutoCloseable {
 
   private interface Step {
     void run() throws IOException;
+  }
+
+  /** Writes a whole document. */
+  interface Document {
+    void write(JsonGenerator json) throws IOException;
   }
 
   private final Path file;
@@ -55,7 +60,8 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     return writer;
   }
 
-  private static JsonWriter open(Path file) {
+  /** Creates the file and writes nothing. */
+  static JsonWriter open(Path file) {
     Path candidate = file;
     for (int i = 0; i < MAX_COLLISIONS; i++) {
       try {
@@ -217,6 +223,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeNullField("okay");
           json.writeEndObject();
           json.writeNumberField("cold_time_us", result.coldMicros());
+          json.writeNumberField("warm_time_us", result.warmMicros());
           strings("errors", List.of());
           json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
           json.close();
@@ -242,6 +249,11 @@ public final class JsonWriter implements RunListener, AutoCloseable {
       json.writeEndArray();
     }
     inResults = false;
+  }
+
+  /** Writes a document of another kind. */
+  void write(Document document) {
+    step(() -> document.write(json));
   }
 
   private void step(Step step) {

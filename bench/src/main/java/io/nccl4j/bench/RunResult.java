@@ -11,10 +11,11 @@ import java.util.stream.Stream;
  * @param sizes the lines of the table
  * @param coldMicros time of the very first operation, at the first size, on the slowest rank, in
  *     microseconds; it has connections, code and pages to make
+ * @param warmMicros time of the same operation at the end of the run, measured in the same way
  * @param end when it ended, in local time
  */
 public record RunResult(
-    RunInfo info, List<SizeResult> sizes, double coldMicros, LocalDateTime end) {
+    RunInfo info, List<SizeResult> sizes, double coldMicros, double warmMicros, LocalDateTime end) {
   /** Copies the list. */
   public RunResult {
     sizes = List.copyOf(sizes);

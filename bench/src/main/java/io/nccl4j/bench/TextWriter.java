@@ -10,7 +10,8 @@ import org.jspecify.annotations.Nullable;
  * Prints nccl-tests' table, in its layout, so that what reads nccl-tests' output reads ours. Each
  * line is flushed. Differences: the first line names nccl4j; a device's identification is the name
  * of the backend where there is no bus address; the in-place columns are N/A for programs without
- * an in-place form; one footer line more tells the time of the first call.
+ * an in-place form; one footer line more tells the time of the first call, and of the same call at
+ * the end.
  */
 public final class TextWriter implements RunListener {
   static final DateTimeFormatter TIME =
@@ -166,7 +167,9 @@ public final class TextWriter implements RunListener {
     long wrong = result.wrongMeasurements();
     line("# %-20s : %d %s", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED");
     line("# %-20s : %s ", "Avg bus bandwidth", CFormat.general(result.averageBusBw()));
-    line("# %-20s : %.1f us", "First call", result.coldMicros());
+    line(
+        "# %-20s : %.1f us cold, %.1f us warm",
+        "First call", result.coldMicros(), result.warmMicros());
     line("#");
     line("# Collective test concluded: %s", result.info().program().testsName());
   }

@@ -6,6 +6,7 @@ import io.nccl4j.ReduceOp;
 import java.time.Clock;
 import java.time.LocalDateTime;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.stream.IntStream;
@@ -24,6 +25,7 @@ final class Worker {
   private static final double LONG_NANOS = 200e6;
   private static final int FEW_BATCHES = 5;
   private static final int MOST_DISCARDED = 25;
+  private static final int WARM_CALLS = 51;
 
   private final Program program;
   private final Options options;
@@ -80,7 +82,8 @@ final class Worker {
         }
       }
     }
-    RunResult result = new RunResult(info, results, cold, LocalDateTime.now(clock));
+    double warm = warmMicros();
+    RunResult result = new RunResult(info, results, cold, warm, LocalDateTime.now(clock));
     if (listener != null) {
       listener.finished(result);
     }
@@ -102,6 +105,22 @@ final class Worker {
 
   /** Time of the first operation of this program in this process, before anything else ran. */
   private double coldMicros() {
+    return firstMicros();
+  }
+
+  /** The same operation, measured in the same way, when everything has run: the median of some. */
+  private double warmMicros() {
+    CompilerThreads.awaitIdle();
+    double[] times = new double[WARM_CALLS];
+    for (int i = 0; i < WARM_CALLS; i++) {
+      times[i] = firstMicros();
+    }
+    Arrays.sort(times);
+    return times[WARM_CALLS / 2];
+  }
+
+  /** One operation of the first size and kind, from one barrier to its end on the slowest rank. */
+  private double firstMicros() {
     long bytes = options.sweep().minBytes();
     ranks.prepare(
         Case.of(program, options.types().getFirst(), ops().getFirst(), roots()[0], nranks, bytes),

@@ -64,6 +64,7 @@ class JsonWriterTest {
             "out_of_bounds",
             "average_bus_bandwidth",
             "cold_time_us",
+            "warm_time_us",
             "errors",
             "end_time"),
         names(root));
@@ -113,6 +114,7 @@ class JsonWriterTest {
     assertEquals("2026-03-04 05:06:07", root.get("start_time").textValue());
     assertEquals("2026-03-04 05:06:16", root.get("end_time").textValue());
     assertEquals(812.345, root.get("cold_time_us").doubleValue());
+    assertEquals(1.25, root.get("warm_time_us").doubleValue());
     assertTrue(root.at("/config/blocking_collectives").isBoolean());
     assertEquals(1 << 30, root.at("/results/1/size").longValue());
     assertEquals(-1, root.at("/results/1/root").intValue());

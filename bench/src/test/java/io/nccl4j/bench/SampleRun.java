@@ -48,6 +48,7 @@ final class SampleRun {
                 new Measurement(100, 10737.4, 10737.4, OptionalLong.empty()),
                 measured(101, 1.5, 1.5, 3))),
         812.345,
+        1.25,
         START.plusSeconds(9));
   }
 
@@ -58,6 +59,7 @@ final class SampleRun {
             new SizeResult(
                 8, 2, "float", "none", -1, measured(1.25, 0.0064, 0.0064, 0), null, 20, START)),
         5.04,
+        0.75,
         START.plusSeconds(1));
   }
 

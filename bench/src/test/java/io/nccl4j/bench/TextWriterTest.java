@@ -76,7 +76,7 @@ class TextWriterTest {
   void footerIsWhereScriptsLook() {
     String text = text(SampleRun.allReduce(false));
     assertTrue(text.contains("\n# Out of bounds values : 2 FAILED\n"), text);
-    assertTrue(text.contains("\n# First call           : 812.3 us\n"), text);
+    assertTrue(text.contains("\n# First call           : 812.3 us cold, 1.3 us warm\n"), text);
     String average =
         text.lines().filter(line -> line.contains("Avg bus bandwidth")).findFirst().orElseThrow();
     double value = Double.parseDouble(average.substring(average.indexOf(':') + 1).strip());

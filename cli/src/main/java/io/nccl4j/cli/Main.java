@@ -39,7 +39,9 @@ public final class Main {
             .addSubcommand(new AllReduceCommand(context))
             .addSubcommand(new SendRecvCommand(context))
             .addSubcommand(
-                new CommandLine(new SelftestCommand()).addSubcommand(new FifoLeakCommand(context)))
+                new CommandLine(new SelftestCommand())
+                    .addSubcommand(new FifoLeakCommand(context))
+                    .addSubcommand(new FirstCallCommand(context)))
             .setOut(new PrintWriter(out, true, out.charset()))
             .setErr(new PrintWriter(err, true, err.charset()))
             .setParameterExceptionHandler(this::badOption)

@@ -11,6 +11,8 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Processes that run one command together, each with some of the ranks. This process makes the
@@ -49,13 +51,23 @@ final class ProcessGroup {
    * @throws SystemErrorException if a process cannot be started
    */
   int run(List<String> arguments) throws InterruptedException {
+    return run(arguments, null);
+  }
+
+  /**
+   * Runs a command in all processes.
+   *
+   * @param results gets the lines of rank 0's output; null if they go to this process's
+   * @return as {@link #run(List)} does
+   */
+  int run(List<String> arguments, @Nullable Consumer<String> results) throws InterruptedException {
     UniqueId id = UniqueId.create(options.backend());
     Thread hook = new Thread(this::endAllOnShutdown, "end-processes");
     Runtime.getRuntime().addShutdownHook(hook);
     try {
       List<String> command = ChildCommand.of(arguments);
       for (int p = 0; p < procs; p++) {
-        start(command, p * options.localRanks(), id);
+        start(command, p * options.localRanks(), id, results);
       }
       return await();
     } finally {
@@ -69,7 +81,8 @@ final class ProcessGroup {
     }
   }
 
-  private void start(List<String> command, int firstRank, UniqueId id) {
+  private void start(
+      List<String> command, int firstRank, UniqueId id, @Nullable Consumer<String> results) {
     ProcessBuilder builder = new ProcessBuilder(command);
     Map<String, String> environment = builder.environment();
     environment.putAll(context.environment());
@@ -78,7 +91,8 @@ final class ProcessGroup {
     environment.put(RankEnvironment.UNIQUE_ID, id.toString());
     environment.put(RankEnvironment.CHILD, "1");
     if (firstRank == 0) {
-      builder.redirectOutput(Redirect.INHERIT).redirectError(Redirect.INHERIT);
+      builder.redirectOutput(results == null ? Redirect.INHERIT : Redirect.PIPE);
+      builder.redirectError(Redirect.INHERIT);
     } else {
       builder.redirectErrorStream(true);
     }
@@ -91,6 +105,8 @@ final class ProcessGroup {
       if (firstRank > 0) {
         String prefix = "[rank " + firstRank + "] ";
         relays.add(LineRelay.start(process.getInputStream(), prefix, context.err()));
+      } else if (results != null) {
+        relays.add(LineRelay.start(process.getInputStream(), results));
       }
       Thread.ofPlatform().daemon().name("wait-" + firstRank).start(() -> awaitEnd(child));
     } catch (IOException e) {

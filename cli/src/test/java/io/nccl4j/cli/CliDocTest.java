@@ -58,14 +58,21 @@ final class CliDocTest {
   @Test
   void everySelfTestIsListedWithItsOptions() {
     Context context = new Context(Map.of(), System.out, System.err);
-    Map<String, String> expected = new TreeMap<>();
-    for (OptionSpec option :
-        CommandSpec.forAnnotatedObject(new FifoLeakCommand(context)).options()) {
-      expected.put(
-          String.join(", ", option.names()), option.paramLabel() + " " + option.defaultValue());
-    }
-    assertEquals(expected, rows("## Self tests"));
-    assertTrue(section("## Self tests").contains("./nccl4j selftest fifo-leak"));
+    Map<String, Object> tests =
+        Map.of(
+            "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
+    tests.forEach(
+        (name, command) -> {
+          Map<String, String> expected = new TreeMap<>();
+          for (OptionSpec option : CommandSpec.forAnnotatedObject(command).options()) {
+            if (!option.hidden()) {
+              String standard = String.valueOf(option.defaultValue()).replace("null", "");
+              expected.put(String.join(", ", option.names()), option.paramLabel() + " " + standard);
+            }
+          }
+          assertEquals(expected, rows("### " + name));
+          assertTrue(section("### " + name).contains("./nccl4j selftest " + name));
+        });
   }
 
   @Test
@@ -142,6 +149,8 @@ final class CliDocTest {
     int start = PAGE.indexOf(heading + "\n");
     assertTrue(start >= 0, heading);
     int end = PAGE.indexOf("\n## ", start + heading.length());
+    int sibling = heading.startsWith("### ") ? PAGE.indexOf("\n### ", start + 1) : -1;
+    end = sibling >= 0 && sibling < end ? sibling : end;
     return PAGE.substring(start, end < 0 ? PAGE.length() : end);
   }
 }

@@ -64,6 +64,8 @@ class OptionsTableTest {
           selftest fifo-leak -n 0                 | iters is 0
           selftest fifo-leak --procs 0            | procs is 0
           selftest fifo-leak -t 2                 | -t
+          selftest first-call -n 0                | pairs is 0
+          selftest first-call --pairs x           | 'x'
           """)
   void refusesInOneLine(String line, String part) {
     refused(Run.ofLine(Map.of(), line), part);

@@ -65,6 +65,39 @@ class ProcessGroupTest {
     }
   }
 
+  /**
+   * One pair with and one without: whatever the machine does, the code of an allReduce takes long
+   * to load and compile, and none of that is left after a warm-up.
+   */
+  @Test
+  void theFirstCallAfterAWarmUpIsFast() throws Exception {
+    Path json = folder.resolve("first.json");
+    try (Jvm parent = start("selftest first-call --pairs 1 -J " + json)) {
+      parent.await();
+      List<String> rows = rows(parent);
+      assertEquals(2, rows.size(), () -> read(parent.out()) + read(parent.err()));
+      assertTrue(rows.getFirst().startsWith(" sendrecv "), rows::toString);
+      String[] allReduce = rows.getLast().strip().split(" +");
+      assertEquals("allreduce", allReduce[0]);
+      double cold = Double.parseDouble(allReduce[3]);
+      double warm = Double.parseDouble(allReduce[5]);
+      assertTrue(warm * 5 <= cold, "warm " + warm + " us, cold " + cold + " us");
+      assertTrue(Files.readString(json).contains("\"goal_us\""), () -> read(json));
+    }
+  }
+
+  /** The goal itself; it takes a machine that does nothing else. */
+  @Tag("long")
+  @Test
+  @Timeout(1800)
+  void theFirstCallAfterAWarmUpMeetsItsGoal() throws Exception {
+    Path json = folder.resolve("first.json");
+    try (Jvm parent = start("selftest first-call -J " + json)) {
+      assertEquals(0, parent.process().waitFor());
+      assertFalse(Files.readString(json).contains("\"goal_met\" : false"), () -> read(json));
+    }
+  }
+
   @Test
   void processesThreadsAndGroupsMultiply() throws Exception {
     try (Jvm parent = start(SHORT + " --procs 2 -t 2 -g 2")) {

@@ -92,6 +92,20 @@ final class Capture {
     return nodes;
   }
 
+  /**
+   * A stream is closed: with the one on which it began the whole capture is given up; another one
+   * leaves it, and what it was not joined back with is missed at the end.
+   */
+  void drop(HostStream stream) {
+    if (stream != origin) {
+      frontiers.remove(stream);
+      stream.leaveCapture();
+      return;
+    }
+    ended = true;
+    frontiers.keySet().forEach(HostStream::leaveCapture);
+  }
+
   private void reach(int node, boolean[] reached) {
     if (!reached[node]) {
       reached[node] = true;

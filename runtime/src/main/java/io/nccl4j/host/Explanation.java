@@ -1,8 +1,11 @@
 package io.nccl4j.host;
 
+import io.nccl4j.DeadlineException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.schedule.OpKind;
+import io.nccl4j.schedule.Work;
+import io.nccl4j.schedule.WorkFifo;
 
 /** Says what went wrong between ranks, from what their ledgers hold. */
 final class Explanation {
@@ -150,14 +153,46 @@ final class Explanation {
 
   // ---- waiting
 
+  /** No room in the FIFO came free although nothing was left to wait for, or nothing moved. */
+  DeadlineException noRoom(long timeoutNanos) {
+    long next = communicator.issuedCollectives() + 1;
+    HostWork oldest = communicator.fifo().oldest();
+    boolean queued = oldest.stream instanceof HostStream stream && stream.holds(oldest);
+    String notArrived = behind(next, -1);
+    return new DeadlineException(
+        "rank "
+            + rank
+            + " of communicator "
+            + communicator.name()
+            + " found no room in its work FIFO for "
+            + timeoutNanos / 1_000_000
+            + " ms, to submit what follows collective #"
+            + (next - 1)
+            + backlog()
+            + (queued
+                ? ", waiting for " + missing(oldest)
+                : ", which is in no stream: nothing will give its room back")
+            + "; "
+            + (notArrived.isEmpty()
+                ? "all other ranks have called collective #" + next
+                : "not arrived at collective #" + next + ": " + notArrived),
+        "see whether those ranks hang, or another thread keeps a group open; operation-timeout sets"
+            + " the deadline");
+  }
+
   /** How full the communicator's FIFO is, and with which work at its old end. */
   String backlog() {
-    HostWork oldest = communicator.fifo().oldestInUse();
+    WorkFifo<HostWork> fifo = communicator.fifo();
+    HostWork oldest = fifo.oldestInUse();
     return "; "
-        + communicator.fifo().inUse()
+        + fifo.takenBytes()
         + " of "
-        + communicator.fifo().capacity()
-        + " works of this rank's FIFO are unfinished"
+        + (long) fifo.capacity() * Work.BYTES
+        + " bytes of this rank's work FIFO are taken, "
+        + fifo.inUse()
+        + " of "
+        + fifo.capacity()
+        + " works are unfinished"
         + (oldest == null ? "" : ", the oldest is " + oldest.describe());
   }
 
@@ -170,15 +205,22 @@ final class Explanation {
     if (!work.isCollective()) {
       return "rank " + peer + " to call " + (work.kind == OpKind.SEND ? "recv" : "send");
     }
+    return behind(work.seq, peer);
+  }
+
+  /**
+   * The other ranks that have not called a collective, and their last ones.
+   *
+   * @param peer a rank to name in any case, or −1
+   */
+  private String behind(long seq, int peer) {
     StringBuilder text = new StringBuilder();
     for (int k = 0; k < communicator.nranks(); k++) {
       long last = ledger.lastCollective(k);
-      if (k != rank && (last < work.seq || k == peer)) {
+      if (k != rank && (last < seq || k == peer)) {
         text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");
         text.append(
-            last < work.seq
-                ? "its last collective is " + Ledger.ordinal(last)
-                : "which has called it");
+            last < seq ? "its last collective is " + Ledger.ordinal(last) : "which has called it");
         text.append(last == 0 ? "" : ": " + ledger.describe(ledger.findCollective(k, last)))
             .append(')');
       }

@@ -287,19 +287,49 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     };
   }
 
+  /**
+   * Drives the oldest work, whose place bounds the room. That nothing at all moves can last as long
+   * as an operation may: a place that nobody gives back any more is an error, not an endless wait.
+   *
+   * @throws NcclException why this communicator has failed, by that deadline for example
+   */
   @Override
   protected void awaitFifoRoom() {
     long start = System.nanoTime();
+    long timeout = config.operationTimeout().toNanos();
     fifoFull.incrementAndGet();
     try {
+      HostWork oldest = null;
+      long head = 0;
+      long since = start;
       while (!fifo().hasRoom()) {
-        HostWork oldest = fifo().oldest();
-        if (oldest.stream instanceof HostStream stream) {
-          driveHead(stream, Long.MAX_VALUE);
+        requireHealthy();
+        HostStream stream = fifo().oldest().stream instanceof HostStream own ? own : null;
+        long now = System.nanoTime();
+        long position = stream == null ? 0 : stream.head();
+        if (fifo().oldest() != oldest || position != head) {
+          oldest = fifo().oldest();
+          head = position;
+          since = now;
+        } else if (now - since >= timeout) {
+          health.fail(explanation.noRoom(timeout));
+          continue;
+        }
+        if (stream == null || !driveHead(stream, timeout - (now - since))) {
+          Progress.helpAll();
         }
       }
     } finally {
       fifoWaitNanos.addAndGet(System.nanoTime() - start);
+    }
+    requireHealthy();
+  }
+
+  private void requireHealthy() {
+    health.look();
+    NcclException cause = health.failure();
+    if (cause != null) {
+      throw cause;
     }
   }
 
@@ -393,7 +423,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         unfinished,
         graphs.get(),
         (long) fifo().capacity() * Work.BYTES,
-        (long) unfinished * Work.BYTES,
+        fifo().takenBytes(),
         fifo().highWaterBytes(),
         fifoFull.get(),
         fifoWaitNanos.get());

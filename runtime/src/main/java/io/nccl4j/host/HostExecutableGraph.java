@@ -16,6 +16,7 @@ import org.jspecify.annotations.Nullable;
  * run side by side as streams do.
  */
 final class HostExecutableGraph implements ExecutableGraph {
+  private final HostDevice device;
   private GraphNode[] nodes;
   private GraphNumbers[] numbers;
   private final boolean[] done;
@@ -27,15 +28,16 @@ final class HostExecutableGraph implements ExecutableGraph {
   private long lastPosition;
   private boolean closed;
 
-  private HostExecutableGraph(List<GraphNode> captured) {
+  private HostExecutableGraph(HostDevice device, List<GraphNode> captured) {
+    this.device = device;
     nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
     numbers = numbersOf(nodes);
     done = new boolean[nodes.length];
     chain = isChain(nodes);
   }
 
-  static HostExecutableGraph of(List<GraphNode> captured) {
-    HostExecutableGraph graph = new HostExecutableGraph(captured);
+  static HostExecutableGraph of(HostDevice device, List<GraphNode> captured) {
+    HostExecutableGraph graph = new HostExecutableGraph(device, captured);
     HostProcess.self().add(graph);
     return graph;
   }
@@ -69,6 +71,14 @@ final class HostExecutableGraph implements ExecutableGraph {
           "pass a host stream");
     }
     requireOpen();
+    if (own.device() != device) {
+      throw new InvalidArgumentException(
+          "launch: the stream is on host device "
+              + own.device().ordinal()
+              + ", the graph was captured on host device "
+              + device.ordinal(),
+          "launch it on a stream of the device where the capture began");
+    }
     if (own.isCapturing()) {
       throw new InvalidUsageException(
           "launch: the stream is being captured", "graphs in graphs are not captured");
@@ -122,8 +132,13 @@ final class HostExecutableGraph implements ExecutableGraph {
 
   // ---- driving, by the owner of the stream
 
-  /** Takes steps of one launch. */
-  int step(HostStream stream, StreamTask task) {
+  /**
+   * Takes steps of one launch.
+   *
+   * @param patience how often a collective that nothing runs beside looks for its peers before it
+   *     is said to be waiting
+   */
+  int step(HostStream stream, StreamTask task, int patience) {
     if (!task.begun) {
       if (finished != task.generation - 1) {
         return Step.DEPENDS;
@@ -133,7 +148,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     int result = Step.BLOCKED;
     for (int i = first; i < nodes.length; i++) {
       if (!done[i] && isReady(i)) {
-        int one = step(stream, nodes[i]);
+        int one = step(stream, nodes[i], chain ? patience : 0);
         if (one == Step.DONE) {
           done[i] = true;
           result = Step.MOVED;
@@ -176,12 +191,13 @@ final class HostExecutableGraph implements ExecutableGraph {
     return true;
   }
 
-  private static int step(HostStream stream, GraphNode node) {
+  private static int step(HostStream stream, GraphNode node, int patience) {
     if (node.kind == StreamTask.WORKS) {
       int result = Step.DONE;
+      int polls = node.works.size() == 1 ? patience : 0;
       for (HostWork work : node.works) {
         if (!work.finished) {
-          int one = stream.step(work, 0);
+          int one = stream.step(work, polls);
           work.finished = one == Step.DONE;
           if (one != Step.DONE && (result == Step.DONE || one == Step.MOVED)) {
             result = one;

@@ -7,10 +7,13 @@ import java.util.List;
 
 /** Captured nodes, in an order in which each comes after those it depends on. */
 final class HostGraph implements Graph {
+  private final HostDevice device;
   private final List<GraphNode> nodes;
   private boolean closed;
 
-  HostGraph(List<GraphNode> nodes) {
+  /** Nodes that were captured on streams of a device, or of several, and began on this one. */
+  HostGraph(HostDevice device, List<GraphNode> nodes) {
+    this.device = device;
     this.nodes = List.copyOf(nodes);
   }
 
@@ -28,7 +31,7 @@ final class HostGraph implements Graph {
 
   @Override
   public ExecutableGraph instantiate() {
-    return HostExecutableGraph.of(nodes());
+    return HostExecutableGraph.of(device, nodes());
   }
 
   @Override

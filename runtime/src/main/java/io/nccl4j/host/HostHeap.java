@@ -176,11 +176,6 @@ final class HostHeap {
           .causedBy(e);
     }
     allocatedBytes += bytes;
-    if (bytes >= GRANULE) {
-      int ignoredWhereUnsupported =
-          Memory.madvise(mapping.asSlice(offset, bytes / GRANULE * GRANULE), Memory.MADV_COLLAPSE);
-      LOG.trace("collapse of {} bytes: {}", bytes, ignoredWhereUnsupported);
-    }
     return new Block(mapping, offset, bytes, reserved, null);
   }
 
@@ -209,8 +204,19 @@ final class HostHeap {
           uncommit(first, g);
           throw e;
         }
+        collapse(g);
       }
     }
+  }
+
+  /**
+   * Makes a granule one huge page, if the system lets it: then the first touch of any of its blocks
+   * is the last one that a process has to wait for, small blocks and peers included.
+   */
+  private void collapse(long granule) {
+    int ignoredWhereUnsupported =
+        Memory.madvise(mapping().asSlice(granule * GRANULE, GRANULE), Memory.MADV_COLLAPSE);
+    LOG.trace("collapse of granule {}: {}", granule, ignoredWhereUnsupported);
   }
 
   private void uncommit(long first, long last) {

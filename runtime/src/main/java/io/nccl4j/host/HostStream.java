@@ -117,6 +117,19 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     release();
   }
 
+  @Override
+  public void publish(HostWork work) {
+    if (capture != null || first != null) {
+      append(work);
+      publish();
+      return;
+    }
+    StreamTask task = ring[(int) next & CAPACITY - 1];
+    task.kind = StreamTask.WORKS;
+    task.works = work;
+    release();
+  }
+
   /**
    * Makes the next entry visible; returns the position up to which one must drive to see it done.
    */
@@ -168,7 +181,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       throw new InvalidUsageException(
           "endCapture: a group is open on this thread", "launch or close it first");
     }
-    return new HostGraph(ending.end(this));
+    return new HostGraph(device, ending.end(this));
   }
 
   @Override
@@ -404,7 +417,9 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     if (closed) {
       return;
     }
-    refuseInCapture("close");
+    if (capture != null) {
+      capture.drop(this);
+    }
     Progress.drive(this, next, Long.MAX_VALUE);
     closed = true;
     Progress.remove(this);
@@ -500,7 +515,8 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     long head = ownedHead();
     while (head < end) {
       StreamTask task = ring[(int) head & CAPACITY - 1];
-      int result = task.kind == StreamTask.WORKS ? stepWorks(task, patience) : stepOther(task);
+      int result =
+          task.kind == StreamTask.WORKS ? stepWorks(task, patience) : stepOther(task, patience);
       if (result != Step.DONE) {
         return result;
       }
@@ -613,7 +629,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     communicator.dropped(work);
   }
 
-  private int stepOther(StreamTask task) {
+  private int stepOther(StreamTask task, int patience) {
     HostEvent event = task.event;
     try {
       switch (task.kind) {
@@ -623,7 +639,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
           }
         }
         case StreamTask.GRAPH -> {
-          return java.util.Objects.requireNonNull(task.graph).step(this, task);
+          return java.util.Objects.requireNonNull(task.graph).step(this, task, patience);
         }
         case StreamTask.RECORD ->
             java.util.Objects.requireNonNull(event).complete(task.generation, error);
@@ -704,6 +720,20 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";
     }
     return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
+  }
+
+  /** Whether a work is queued here; for messages, see {@link #describeHead}. */
+  boolean holds(HostWork work) {
+    for (long i = head(); i < tail(); i++) {
+      HostWork queued = ring[(int) i & CAPACITY - 1].works;
+      while (queued != null && queued != work) {
+        queued = (HostWork) queued.next;
+      }
+      if (queued != null) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Whether an unfinished copy or fill uses the buffer. */

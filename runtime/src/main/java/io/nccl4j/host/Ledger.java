@@ -128,7 +128,9 @@ final class Ledger extends Padded {
 
   String describe(long entry) {
     return entry < 0
-        ? "an operation no longer recorded"
+        ? "an operation that is no longer recorded (only the last "
+            + ControlBlock.LEDGER_ENTRIES
+            + " calls of a rank are)"
         : Signature.describe(control.getPlain(entry + CODE), control.getPlain(entry + COUNT));
   }
 

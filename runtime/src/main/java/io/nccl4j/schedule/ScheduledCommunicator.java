@@ -634,18 +634,19 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       group.requireRoom(this, fifo.planLimit());
     }
     W work = stream.isCapturing() ? newCapturedWork() : takeFromFifo();
-    work.kind = kind;
-    work.type = type;
-    work.op = op;
+    work.set(kind, type, op, stream);
     work.count = count;
     work.root = root;
     work.send = send;
     work.recv = recv;
-    work.stream = stream;
-    work.sendCounts = copy(sendCounts, work.sendCounts);
-    work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
-    work.recvCounts = copy(recvCounts, work.recvCounts);
-    work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
+    if (sendCounts != null) {
+      work.sendCounts = copy(sendCounts, work.sendCounts);
+      work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
+    }
+    if (recvCounts != null) {
+      work.recvCounts = copy(recvCounts, work.recvCounts);
+      work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
+    }
     if (group != null) {
       group.add(this, work);
       return;
@@ -653,8 +654,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     if (!work.isCaptured()) {
       assign(work);
     }
-    stream.append(work);
-    stream.publish();
+    stream.publish(work);
   }
 
   private void requireOwn(@Nullable DeviceBuffer buffer, String name, OpKind kind) {

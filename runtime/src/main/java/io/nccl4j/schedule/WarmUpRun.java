@@ -33,6 +33,18 @@ final class WarmUpRun {
 
   private static final long PAUSE_NANOS = 5_000_000;
 
+  /**
+   * The plan is run in so many parts, so that code is compiled when it has seen all operations, and
+   * the compiled code is used before the end.
+   */
+  private static final int ROUNDS = 6;
+
+  /**
+   * Calls in the last part: just enough to have code and data in the processor's caches after the
+   * compilers have been waited for.
+   */
+  private static final int LAST = 32;
+
   private static final Set<ReduceOp.Kind> SUM_ONLY = Set.of(ReduceOp.Kind.SUM);
 
   private final Communicator communicator;
@@ -41,6 +53,7 @@ final class WarmUpRun {
   private final int rank;
   private final int nranks;
   private int sincePause;
+  private int round;
 
   WarmUpRun(Communicator communicator, WarmUp plan) {
     this.communicator = communicator;
@@ -64,20 +77,34 @@ final class WarmUpRun {
     }
     try (Stream stream = device.newStream()) {
       requireSamePlan(stream);
-      long bytes = capacity();
-      try (DeviceBuffer send = device.allocate(bytes);
-          DeviceBuffer recv = device.allocate(bytes)) {
-        runOn(send, recv, stream, plan.operations());
+    }
+    long bytes = capacity();
+    for (round = 0; round < ROUNDS; round++) {
+      runAll(bytes);
+      if (round < ROUNDS - 1) {
+        // What a compiler has left to do would be done during the caller's first operations.
+        Compilers.awaitIdle();
       }
-      if (plan.wrapped()) {
-        // Collected when nothing refers to it any more, so that nothing waits for its end.
-        Arena arena = Arena.ofAuto();
-        try (DeviceBuffer send = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()));
-            DeviceBuffer recv = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()))) {
-          Set<Operation> withData = java.util.EnumSet.copyOf(plan.operations());
-          withData.remove(Operation.BARRIER);
-          runOn(send, recv, stream, withData);
-        }
+      try (Stream stream = device.newStream()) {
+        communicator.barrier(stream);
+        stream.synchronize();
+      }
+    }
+  }
+
+  private void runAll(long bytes) {
+    try (DeviceBuffer send = device.allocate(bytes);
+        DeviceBuffer recv = device.allocate(bytes)) {
+      runOn(send, recv, plan.operations());
+    }
+    if (plan.wrapped()) {
+      // Collected when nothing refers to it any more, so that nothing waits for its end.
+      Arena arena = Arena.ofAuto();
+      try (DeviceBuffer send = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()));
+          DeviceBuffer recv = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()))) {
+        Set<Operation> withData = java.util.EnumSet.copyOf(plan.operations());
+        withData.remove(Operation.BARRIER);
+        runOn(send, recv, withData);
       }
     }
   }
@@ -121,19 +148,27 @@ final class WarmUpRun {
     return largest;
   }
 
-  private void runOn(DeviceBuffer send, DeviceBuffer recv, Stream stream, Set<Operation> which) {
-    stream.fill(send, (byte) 0);
-    stream.fill(recv, (byte) 0);
-    stream.synchronize();
+  private void runOn(DeviceBuffer send, DeviceBuffer recv, Set<Operation> which) {
+    try (Stream stream = device.newStream()) {
+      stream.fill(send, (byte) 0);
+      stream.fill(recv, (byte) 0);
+      stream.synchronize();
+    }
     for (Operation operation : which) {
       if (operation == Operation.BARRIER) {
-        repeat(() -> communicator.barrier(stream), plan.iterations(0), stream);
+        try (Stream stream = device.newStream()) {
+          repeat(() -> communicator.barrier(stream), plan.iterations(0), stream);
+        }
         continue;
       }
       for (DataType type : plan.types()) {
         for (ReduceOp.Kind kind : operation.reduces() ? plan.reductions() : SUM_ONLY) {
           for (long size : plan.sizes()) {
-            runOne(operation, type, reduceOp(kind), size, send, recv, stream);
+            // A new stream each time, as the caller's will be: compiled code that has never met a
+            // first use would be thrown away at the caller's.
+            try (Stream stream = device.newStream()) {
+              runOne(operation, type, reduceOp(kind), size, send, recv, stream);
+            }
           }
         }
       }
@@ -235,7 +270,11 @@ final class WarmUpRun {
     };
   }
 
-  private void repeat(Runnable call, int times, Stream stream) {
+  private void repeat(Runnable call, int timesInAll, Stream stream) {
+    int times = times(timesInAll);
+    if (times == 0) {
+      return;
+    }
     burst(call, times, stream);
     if (!plan.captured()) {
       return;
@@ -246,6 +285,15 @@ final class WarmUpRun {
         ExecutableGraph executable = graph.instantiate()) {
       burst(() -> executable.launch(stream), times, stream);
     }
+  }
+
+  /** How many of an operation's calls are this round's. */
+  private int times(int all) {
+    int last = Math.min(all, LAST);
+    int parts = ROUNDS - 1;
+    return round == parts
+        ? last
+        : (int) ((long) (all - last) * (round + 1) / parts - (long) (all - last) * round / parts);
   }
 
   /** Half of the calls are waited for one by one, half in bursts: both ways are used later. */

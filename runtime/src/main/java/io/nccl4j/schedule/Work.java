@@ -106,6 +106,25 @@ public abstract class Work {
     return (int) SLOT.getAcquire(this) == TAKEN;
   }
 
+  /**
+   * What is mostly the same as in the use before: a reference is written only if it differs,
+   * because each write costs the garbage collector's barrier, too.
+   */
+  final void set(OpKind newKind, DataType newType, ReduceOp newOp, EngineStream<?> newStream) {
+    if (kind != newKind) {
+      kind = newKind;
+    }
+    if (type != newType) {
+      type = newType;
+    }
+    if (op != newOp) {
+      op = newOp;
+    }
+    if (stream != newStream) {
+      stream = newStream;
+    }
+  }
+
   final void take() {
     SLOT.setOpaque(this, TAKEN);
   }
@@ -120,7 +139,9 @@ public abstract class Work {
     }
     send = null;
     recv = null;
-    next = null;
+    if (next != null) {
+      next = null;
+    }
     SLOT.setRelease(this, FREE);
   }
 

@@ -20,12 +20,14 @@ import org.jspecify.annotations.Nullable;
  */
 public final class WorkFifo<W extends Work> extends Padded {
   private static final VarHandle FIRST;
+  private static final VarHandle USED;
   private static final VarHandle HIGH_WATER;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       FIRST = lookup.findVarHandle(WorkFifo.class, "first", int.class);
+      USED = lookup.findVarHandle(WorkFifo.class, "used", int.class);
       HIGH_WATER = lookup.findVarHandle(WorkFifo.class, "highWater", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
@@ -74,7 +76,7 @@ public final class WorkFifo<W extends Work> extends Padded {
     int before = reclaim();
     W work = ring[first + before & mask];
     work.take();
-    used = before + 1;
+    USED.setOpaque(this, before + 1);
     if (before >= highWater) {
       HIGH_WATER.setOpaque(this, before + 1);
     }
@@ -90,7 +92,7 @@ public final class WorkFifo<W extends Work> extends Padded {
   public void giveBack() {
     int left = used - 1;
     ring[first + left & mask].free();
-    used = left;
+    USED.setOpaque(this, left);
   }
 
   /**
@@ -104,7 +106,7 @@ public final class WorkFifo<W extends Work> extends Padded {
       left--;
     }
     FIRST.setOpaque(this, left == 0 ? 0 : oldest);
-    used = left;
+    USED.setOpaque(this, left);
     return left;
   }
 
@@ -132,6 +134,21 @@ public final class WorkFifo<W extends Work> extends Padded {
       }
     }
     return null;
+  }
+
+  /**
+   * Bytes that are taken now, from the oldest unfinished work to the newest one. Any thread may
+   * ask; while works are taken and completed the answer is about right.
+   */
+  public long takenBytes() {
+    int oldest = (int) FIRST.getOpaque(this);
+    int left = (int) USED.getOpaque(this);
+    // The submitter passes over complete works only when it looks for room.
+    while (left > 0 && !ring[oldest & mask].isInUse()) {
+      oldest++;
+      left--;
+    }
+    return (long) left * Work.BYTES;
   }
 
   /**

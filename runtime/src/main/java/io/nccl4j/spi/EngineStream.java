@@ -33,8 +33,19 @@ public interface EngineStream<W> extends Stream {
    */
   default void start() {}
 
-  /** Makes the appended works one plan and visible to whoever drives the stream. Cannot fail. */
+  /**
+   * Makes the appended works one plan and visible to whoever drives the stream.
+   *
+   * @throws io.nccl4j.NcclException if the backend starts it at once and could not; the works are
+   *     given back and their communicators have failed
+   */
   void publish();
+
+  /** Publishes a plan of one work: {@link #append} and {@link #publish()} in one. */
+  default void publish(W work) {
+    append(work);
+    publish();
+  }
 
   /** Whether works are kept in a graph instead of being run. */
   @Override

@@ -14,6 +14,8 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -292,6 +294,29 @@ class CloseTest {
       assertTrue(e.getMessage().contains("another communicator"), e.getMessage());
       first.get(0).abort();
       second.get(0).close();
+    }
+  }
+
+  @Test
+  void aGraphBehindAnotherCommunicatorsWorkCannotBeGivenUpAlone() {
+    try (HostRanks first = new HostRanks(2, BYTES, QUICK);
+        HostRanks second = new HostRanks(2, BYTES, QUICK);
+        Stream shared = first.get(0).device().newStream()) {
+      shared.beginCapture();
+      sum(second, 0, shared);
+      ExecutableGraph graph;
+      try (Graph captured = shared.endCapture()) {
+        graph = captured.instantiate();
+      }
+      sum(first, 0, shared);
+      graph.launch(shared);
+      InvalidUsageException e = assertThrows(InvalidUsageException.class, second.get(0)::close);
+      assertTrue(e.getMessage().contains("a graph cannot be given up"), e.getMessage());
+      assertEquals(1, second.get(0).counters().unfinishedGraphLaunches());
+      first.get(0).abort();
+      second.get(0).close();
+      assertEquals(0, second.get(0).counters().unfinishedGraphLaunches());
+      graph.close();
     }
   }
 

@@ -216,7 +216,9 @@ class CountersTest {
       DeadlineException e = assertThrows(DeadlineException.class, other::synchronize);
       assertTrue(
           e.getMessage()
-              .contains("; 3 of 8192 works of this rank's FIFO are unfinished, the oldest is recv"),
+              .contains(
+                  "; 384 of 1048576 bytes of this rank's work FIFO are taken, 3 of 8192 works are"
+                      + " unfinished, the oldest is recv"),
           e.getMessage());
       other.close();
     }

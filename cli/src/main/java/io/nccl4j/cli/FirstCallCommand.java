@@ -1,0 +1,183 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.Device;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Provider;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bench.FirstCall;
+import io.nccl4j.bench.FirstCallJson;
+import io.nccl4j.bench.Options;
+import io.nccl4j.bench.Placement;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** {@code nccl4j selftest first-call}. */
+@Command(
+    name = "first-call",
+    description =
+        "Shows what a warm-up does for the first calls of a process: pairs of fresh processes"
+            + " exchange and sum 1000 bytes, with and without one.",
+    versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
+    footer = {
+      "",
+      "Exit code: 0 first calls take at most a fifth after a warm-up, or meet the goal, 1 internal",
+      "error, 2 bad option, 3 failure, 4 timeout, 7 they do not."
+    })
+final class FirstCallCommand implements Callable<Integer> {
+  private static final int PROCESSES = 2;
+
+  /** What a child puts in front of its times. */
+  private static final String TIMES = "times ";
+
+  private final Context context;
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = {"-n", "--pairs"},
+      paramLabel = "N",
+      defaultValue = "30",
+      description =
+          "Pairs of processes with a warm-up, and as many without; default ${DEFAULT-VALUE}.")
+  private int pairs;
+
+  @Option(
+      names = {"-J", "--output_file"},
+      paramLabel = "FILE",
+      description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
+  private @Nullable Path output;
+
+  @Option(names = "--cold", hidden = true, description = "For the processes of a pair.")
+  private boolean cold;
+
+  /** The command. */
+  FirstCallCommand(Context context) {
+    this.context = context;
+  }
+
+  @Override
+  public Integer call() throws Exception {
+    Options options = Options.builder().build();
+    RankEnvironment ranks;
+    try {
+      if (pairs < 1) {
+        throw new InvalidArgumentException("pairs is " + pairs, "use 1 or more");
+      }
+      ranks = RankEnvironment.of(context.environment(), options, PROCESSES);
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    }
+    if (ranks.isParent()) {
+      return compare(options);
+    }
+    ParentWatch.start();
+    Placement placement = ranks.placement();
+    UniqueId id = java.util.Objects.requireNonNull(placement.id());
+    Device device = Device.get(options.backend(), placement.firstRank());
+    if (placement.nranks() <= Runtime.getRuntime().availableProcessors()) {
+      device.bindThread();
+    }
+    try (Communicator communicator =
+        Communicator.initRank(
+            device, placement.nranks(), id, placement.firstRank(), FirstCall.config())) {
+      List<FirstCall.Times> times = FirstCall.onRank(communicator, !cold);
+      if (placement.reports()) {
+        times.forEach(one -> context.out().println(TIMES + one.format()));
+      }
+    }
+    return ExitCode.OK.number();
+  }
+
+  /** Pairs in turn, so that whatever else the machine does meets both kinds. */
+  private int compare(Options options) throws InterruptedException {
+    List<FirstCall.Times> coldTimes = new ArrayList<>();
+    List<FirstCall.Times> warmTimes = new ArrayList<>();
+    for (int pair = 1; pair <= pairs; pair++) {
+      int code = run(options, List.of("selftest", "first-call", "--cold"), coldTimes);
+      if (code == 0) {
+        code = run(options, List.of("selftest", "first-call"), warmTimes);
+      }
+      if (code != 0) {
+        return code;
+      }
+      context.err().printf(Locale.ROOT, "nccl4j: first-call, %d of %d pairs%n", pair, pairs);
+    }
+    List<FirstCall.Summary> summaries = FirstCall.summarize(coldTimes, warmTimes);
+    table(summaries);
+    boolean passed = summaries.stream().allMatch(FirstCall.Summary::passed);
+    if (output != null) {
+      Path written =
+          FirstCallJson.write(output, Provider.get().version(), coldTimes, warmTimes, summaries);
+      context.out().println("# Writing JSON output to " + written);
+    }
+    context.out().println("# " + (passed ? "OK: the warm-up saves what it should" : "FAILED"));
+    return (passed ? ExitCode.OK : ExitCode.WRONG_DATA).number();
+  }
+
+  private int run(Options options, List<String> arguments, List<FirstCall.Times> times)
+      throws InterruptedException {
+    return new ProcessGroup(context, options, PROCESSES)
+        .run(
+            arguments,
+            line -> {
+              if (line.startsWith(TIMES)) {
+                times.add(FirstCall.Times.parse(line.substring(TIMES.length())));
+              }
+            });
+  }
+
+  private void table(List<FirstCall.Summary> summaries) {
+    context.out().printf("# nccl4j %s selftest first-call%n", Provider.get().version());
+    String format = "#%-10s %6s %6s %9s %9s %9s %9s %9s %9s %9s%n";
+    context
+        .out()
+        .printf(
+            format,
+            "operation",
+            "size",
+            "pairs",
+            "cold",
+            "cold",
+            "warm",
+            "warm",
+            "steady",
+            "steady",
+            "goal");
+    context
+        .out()
+        .printf(
+            format, "", "(B)", "", "median", "max", "median", "max", "median", "p99", "of warm");
+    context
+        .out()
+        .printf(format, "", "", "", "(us)", "(us)", "(us)", "(us)", "(us)", "(us)", "(us)");
+    for (FirstCall.Summary s : summaries) {
+      context
+          .out()
+          .printf(
+              Locale.ROOT,
+              " %-10s %6d %6d %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f%n",
+              s.operation().label(),
+              FirstCall.BYTES,
+              s.pairs(),
+              s.coldMedian(),
+              s.coldMost(),
+              s.warmMedian(),
+              s.warmMost(),
+              s.steadyMedian(),
+              s.steadyP99(),
+              s.goal());
+    }
+  }
+}
