@@ -16,6 +16,7 @@ struct CUctx_st {
   int device;
   int retained;
   int sticky;
+  unsigned flags;
   size_t used;
   unsigned peers;
   CUstream legacy;

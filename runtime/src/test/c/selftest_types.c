@@ -197,6 +197,11 @@ void body_window(struct rank *rank) {
   void *user;
   NC(ncclWinGetUserPtr(rank->comm, window, &user));
   EXPECT(user == buffer);
+  void *seen;
+  NC(ncclGetPeerDevicePointer(window, 8, me, &seen));
+  EXPECT(seen == (char *)buffer + 8);
+  FAILS(ncclInvalidArgument, ncclGetPeerDevicePointer(window, 8, 2, &seen));
+  EXPECT(ncclTeamRankToWorld(rank->comm, ncclTeamLsa(rank->comm), peer) == peer);
   int32_t *data = allocate(me, MB2);
   for (int round = 1; round <= 3; round++) {
     data[0] = 100 * me + round;

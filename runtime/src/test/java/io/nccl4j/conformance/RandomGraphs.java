@@ -1,5 +1,6 @@
 package io.nccl4j.conformance;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
@@ -99,7 +100,7 @@ final class RandomGraphs implements AutoCloseable {
     for (int i = 0; i < BUFFERS; i++) {
       // Memory of the program's own goes other ways between processes.
       buffers.add(
-          way.nextInt(4) == 0
+          way.nextInt(4) == 0 && TestBackend.BACKEND == Backend.HOST
               ? communicator.device().wrap(Arena.ofAuto().allocate((long) LENGTH * Integer.BYTES))
               : communicator.device().allocate(DataType.INT32, LENGTH));
       buffers.get(i).copyFrom(model[rank][i]);
