@@ -158,15 +158,32 @@ static void store(void *values, size_t i, ncclDataType_t type, float value) {
     }                                                                                               \
   } while (0)
 
-/* fmin and fmax take the number where the other operand is NaN. */
+/*
+ * As a GPU's minimum: the number where the other operand is NaN, also a signalling one, which fmin
+ * would hand on; and -0 is less than +0.
+ */
+static double lesser(double a, double b) {
+  if (isnan(a) || isnan(b)) {
+    return isnan(a) ? b : a;
+  }
+  return a == b ? (signbit(a) ? a : b) : a < b ? a : b;
+}
+
+static double greater(double a, double b) {
+  if (isnan(a) || isnan(b)) {
+    return isnan(a) ? b : a;
+  }
+  return a == b ? (signbit(a) ? b : a) : a > b ? a : b;
+}
+
 static double combine(double a, double b, ncclRedOp_t op) {
   switch ((int)op) {
     case ncclProd:
       return a * b;
     case ncclMax:
-      return fmax(a, b);
+      return greater(a, b);
     case ncclMin:
-      return fmin(a, b);
+      return lesser(a, b);
     default:
       return a + b;
   }
@@ -177,9 +194,9 @@ static float combine_floats(float a, float b, ncclRedOp_t op) {
     case ncclProd:
       return a * b;
     case ncclMax:
-      return fmaxf(a, b);
+      return (float)greater(a, b);
     case ncclMin:
-      return fminf(a, b);
+      return (float)lesser(a, b);
     default:
       return a + b;
   }

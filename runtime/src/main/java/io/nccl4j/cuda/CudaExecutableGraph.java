@@ -83,10 +83,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     requireOpen();
     if (own.device() != device) {
       throw new InvalidArgumentException(
-          "launch: the stream is on "
-              + own.device()
-              + ", the graph was captured on "
-              + device,
+          "launch: the stream is on " + own.device() + ", the graph was captured on " + device,
           "launch it on a stream of the device where the capture began");
     }
     if (own.isCapturing()) {

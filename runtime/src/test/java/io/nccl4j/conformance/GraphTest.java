@@ -952,7 +952,9 @@ class GraphTest {
       long before = ranks.get(0).counters().collectives();
       InvalidArgumentException e =
           assertThrows(InvalidArgumentException.class, () -> graph.launch(ranks.streams.get(1)));
-      assertTrue(e.getMessage().contains("captured on " + TestBackend.BACKEND.label() + " device 0"), e.getMessage());
+      assertTrue(
+          e.getMessage().contains("captured on " + TestBackend.BACKEND.label() + " device 0"),
+          e.getMessage());
       assertEquals(before, ranks.get(0).counters().collectives());
       ranks.assertUsable();
     }
