@@ -10,15 +10,20 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -108,10 +113,71 @@ class StandInTest {
       assertEquals(3, standIn.calls("ncclGetVersion"));
       assertEquals(0, standIn.calls("ncclGetUniqueId"));
     }
-    assertEquals(0, standIn.live("comm"));
     assertThrows(IllegalArgumentException.class, () -> standIn.live("nothing"));
     standIn.reset();
     assertEquals(0, standIn.calls("ncclGetVersion"));
+  }
+
+  /** A stream's thread, which Java does not know, calls Java, and the libraries share one state. */
+  @Test
+  void streamsCallJava() throws Throwable {
+    StandIn standIn = StandIn.require();
+    Map<String, Long> before = standIn.live();
+    AtomicInteger calls = new AtomicInteger();
+    MethodHandle increment =
+        MethodHandles.publicLookup()
+            .findVirtual(AtomicInteger.class, "incrementAndGet", MethodType.methodType(int.class))
+            .bindTo(calls)
+            .asType(MethodType.methodType(void.class));
+    MethodHandle count = MethodHandles.dropArguments(increment, 0, MemorySegment.class);
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment function =
+          Linker.nativeLinker()
+              .upcallStub(count, FunctionDescriptor.ofVoid(ValueLayout.ADDRESS), arena);
+      MemorySegment context = arena.allocate(ValueLayout.ADDRESS);
+      MemorySegment stream = arena.allocate(ValueLayout.ADDRESS);
+      assertEquals(0, (int) cuda(standIn, "cuInit", ValueLayout.JAVA_INT).invokeExact(0));
+      assertEquals(
+          0,
+          (int)
+              cuda(standIn, "cuDevicePrimaryCtxRetain", ValueLayout.ADDRESS, ValueLayout.JAVA_INT)
+                  .invokeExact(context, 7));
+      MemorySegment ctx = context.get(ValueLayout.ADDRESS, 0);
+      assertEquals(0, (int) cuda(standIn, "cuCtxSetCurrent", ValueLayout.ADDRESS).invokeExact(ctx));
+      assertEquals(
+          0,
+          (int)
+              cuda(standIn, "cuStreamCreate", ValueLayout.ADDRESS, ValueLayout.JAVA_INT)
+                  .invokeExact(stream, 1));
+      assertEquals(before.getOrDefault("stream", 0L) + 1, standIn.live("stream"));
+      MemorySegment handle = stream.get(ValueLayout.ADDRESS, 0);
+      MethodHandle launch =
+          cuda(
+              standIn,
+              "cuLaunchHostFunc",
+              ValueLayout.ADDRESS,
+              ValueLayout.ADDRESS,
+              ValueLayout.ADDRESS);
+      for (int i = 0; i < 100; i++) {
+        assertEquals(0, (int) launch.invokeExact(handle, function, MemorySegment.NULL));
+      }
+      MethodHandle synchronize = cuda(standIn, "cuStreamSynchronize", ValueLayout.ADDRESS);
+      assertEquals(0, (int) synchronize.invokeExact(handle));
+      assertEquals(100, calls.get());
+      assertEquals(
+          0, (int) cuda(standIn, "cuStreamDestroy_v2", ValueLayout.ADDRESS).invokeExact(handle));
+      assertEquals(
+          0,
+          (int) cuda(standIn, "cuDevicePrimaryCtxRelease_v2", ValueLayout.JAVA_INT).invokeExact(7));
+    }
+    assertEquals(before, standIn.live());
+  }
+
+  private static MethodHandle cuda(StandIn standIn, String name, MemoryLayout... parameters) {
+    return Linker.nativeLinker()
+        .downcallHandle(
+            standIn.cudaSymbols().find(name).orElseThrow(),
+            FunctionDescriptor.of(ValueLayout.JAVA_INT, parameters));
   }
 
   private static void assertAbsent(int version, List<String> names) {
