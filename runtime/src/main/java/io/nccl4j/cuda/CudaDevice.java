@@ -69,6 +69,13 @@ final class CudaDevice implements Device {
     return Scope.ENTERED;
   }
 
+  /** Has the context ready, so that {@link #enter} does not wait. */
+  void prepare() {
+    if (context == null) {
+      retain();
+    }
+  }
+
   private synchronized MemorySegment retain() {
     MemorySegment retained = context;
     if (retained == null) {

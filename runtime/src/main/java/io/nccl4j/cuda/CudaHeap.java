@@ -80,6 +80,8 @@ final class CudaHeap {
   }
 
   private Chunk newChunk(long size) {
+    // Found out before: nothing may wait while the context is current on a virtual thread.
+    device.peers();
     try (CudaDevice.Scope ignored = device.enter()) {
       try {
         return map(Math.max(size, CHUNK_BYTES));

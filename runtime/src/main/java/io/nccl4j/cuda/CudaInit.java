@@ -40,6 +40,8 @@ final class CudaInit {
       MemorySegment nativeConfig = NcclConfig.write(arena, config);
       MemorySegment outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
       int result = NcclResults.SUCCESS;
+      // From here to the group's end nothing waits: it belongs to the thread of the system.
+      ranks.forEach(rank -> rank.device.prepare());
       NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
       for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
         try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {

@@ -62,9 +62,6 @@ final class CudaLaunch {
   // ---- groups
 
   void hold(CudaStream stream) {
-    if (streams.isEmpty()) {
-      NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
-    }
     streams.add(stream);
   }
 
@@ -72,35 +69,76 @@ final class CudaLaunch {
     plans.add(plan);
     streamOfPlan.add(stream);
     for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
-      CudaCommunicator communicator = work.communicator;
-      if (!guarded.contains(communicator)) {
-        communicator.guard().enter();
-        guarded.add(communicator);
-      }
-      NcclException earlier = communicator.failureCause();
-      if (failure == null && earlier != null) {
-        failure = earlier;
-      }
-      if (failure == null) {
-        int result = NcclCalls.issue(work, communicator.handle(), stream);
-        if (NcclResults.isFailure(result)) {
-          failure = NcclResults.failure(result, work.describe());
-        }
+      if (!guarded.contains(work.communicator)) {
+        guarded.add(work.communicator);
       }
     }
   }
 
-  /** Ends the group; the first call for a group does it. */
+  /** Starts the group; the first call for a group does it. */
   void start() {
     if (streams.isEmpty()) {
       return;
     }
-    int result = Nccl.ncclGroupEnd();
+    for (int i = 0; i < guarded.size(); i++) {
+      guarded.get(i).guard().enter();
+    }
+    int result = NcclResults.SUCCESS;
+    NcclException thrown = null;
+    try {
+      thrown = failedBefore();
+      if (thrown == null) {
+        result = call();
+        thrown = failure;
+      }
+    } finally {
+      for (int i = 0; i < guarded.size(); i++) {
+        guarded.get(i).guard().leave();
+      }
+    }
+    finish(result, thrown);
+    if (thrown != null) {
+      throw thrown;
+    }
+  }
+
+  private @Nullable NcclException failedBefore() {
+    for (int i = 0; i < guarded.size(); i++) {
+      NcclException earlier = guarded.get(i).failureCause();
+      if (earlier != null) {
+        return earlier;
+      }
+    }
+    return null;
+  }
+
+  /**
+   * NCCL's group belongs to the thread of the operating system, so that nothing here may wait: a
+   * virtual thread could go on elsewhere.
+   */
+  private int call() {
+    int result = Nccl.ncclGroupStart();
+    if (NcclResults.isFailure(result)) {
+      failure = NcclResults.failure(result, "ncclGroupStart");
+      return result;
+    }
+    for (int i = 0; i < plans.size() && failure == null; i++) {
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        result = NcclCalls.issue(work, work.communicator.handle(), streamOfPlan.get(i));
+        if (NcclResults.isFailure(result)) {
+          failure = NcclResults.failure(result, work.describe());
+          break;
+        }
+      }
+    }
+    result = Nccl.ncclGroupEnd();
     if (failure == null && NcclResults.isFailure(result)) {
       failure = NcclResults.failure(result, "a group of operations");
     }
-    guarded.forEach(communicator -> communicator.guard().leave());
-    NcclException thrown = failure;
+    return result;
+  }
+
+  private void finish(int result, @Nullable NcclException thrown) {
     if (thrown == null) {
       noteLaunches(result);
     } else {
@@ -113,9 +151,6 @@ final class CudaLaunch {
     streamOfPlan.clear();
     guarded.clear();
     failure = null;
-    if (thrown != null) {
-      throw thrown;
-    }
   }
 
   private void noteLaunches(int result) {
