@@ -42,6 +42,7 @@ import org.jspecify.annotations.Nullable;
 final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private static final Logger LOG = LogManager.getLogger(CudaCommunicator.class);
   private static final long LOOK_NANOS = 1_000_000;
+  private static final long STUCK_NANOS = 50_000_000;
   private static final int FIRST_WITH_FLOAT8 = 90;
 
   private final String name;
@@ -72,8 +73,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   private volatile boolean launching;
   private @Nullable CudaWork launchingWork;
+  private volatile @Nullable CudaWork calling;
+  private volatile long callTick;
   private int createdOp = -1;
   private volatile @Nullable Thread ending;
+  private volatile @Nullable Thread releasing;
   private volatile boolean closed;
 
   private CudaCommunicator(
@@ -110,8 +114,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }
-    communicator.launching = true;
     team.add(communicator);
+    CallWatch.add(communicator);
     return communicator;
   }
 
@@ -234,7 +238,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   }
 
   private int asyncResult() {
-    guard.enter();
+    if (!guard.tryEnter()) {
+      // Another thread is in a call, and will know.
+      return NcclResults.IN_PROGRESS;
+    }
     try {
       if (handle.equals(MemorySegment.NULL)) {
         return NcclResults.SUCCESS;
@@ -402,33 +409,87 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     team.failed(this, cause);
   }
 
-  /**
-   * Kernels that wait for peers end; NCCL frees what it holds. That may wait for the device, on
-   * which another rank's kernel may wait for this thread: it is done on a thread of its own.
-   */
+  /** Kernels and calls that wait for peers end; NCCL frees what it holds. */
   private void abortNative() {
-    // A call that blocks must be let out by the abort itself.
-    boolean entered = guard.enterWithin(config.closeTimeout().toNanos());
+    // A call that waits for peers must be let out by the abort itself.
+    boolean entered = guard.enterWithin(STUCK_NANOS);
     MemorySegment aborted = handle;
     handle = MemorySegment.NULL;
     if (entered) {
       guard.leave();
     }
-    holders.forEach(Holder::communicatorEnds);
     if (!aborted.equals(MemorySegment.NULL)) {
-      ending =
-          inBackground(
-              () -> {
-                int result = Nccl.ncclCommAbort(aborted);
-                if (NcclResults.isFailure(result)) {
-                  LOG.warn(NcclResults.failure(result, "aborting communicator " + name));
-                }
-              });
+      ending = abortInBackground(aborted, name, entered ? () -> {} : () -> letOut(aborted));
+      // Destroying a graph waits until it has run, which it does once NCCL aborts.
+      releasing = inBackground(() -> holders.forEach(Holder::communicatorEnds), name);
     }
   }
 
-  private Thread inBackground(Runnable end) {
-    return Thread.ofPlatform().daemon().name("nccl4j-end-" + name + "-" + rank()).start(end);
+  /** Ends a call that another thread is in before what it uses is freed. */
+  private void letOut(MemorySegment stuck) {
+    if (Features.REVOKE.isPresent()) {
+      int result = Nccl.ncclCommRevoke(stuck, 0);
+      if (NcclResults.isFailure(result)) {
+        LOG.warn(NcclResults.failure(result, "revoking communicator " + name));
+      }
+      if (guard.enterWithin(config.closeTimeout().toNanos())) {
+        guard.leave();
+      }
+    }
+  }
+
+  /**
+   * Aborts a communicator on a thread of its own: that may wait for the device, on which another
+   * rank's kernel may wait for the caller's thread.
+   */
+  static Thread abortInBackground(MemorySegment handle, String name, Runnable before) {
+    return inBackground(
+        () -> {
+          before.run();
+          int result = Nccl.ncclCommAbort(handle);
+          if (NcclResults.isFailure(result)) {
+            LOG.warn(NcclResults.failure(result, "aborting communicator " + name));
+          }
+        },
+        name);
+  }
+
+  private static Thread inBackground(Runnable end, String name) {
+    return Thread.ofPlatform().daemon().name("nccl4j-end-" + name).start(end);
+  }
+
+  // ---- calls that do not return
+
+  /** This thread is about to call NCCL for a work. */
+  void callBegins(CudaWork work) {
+    calling = work;
+    callTick = CallWatch.now();
+  }
+
+  void callEnds() {
+    callTick = 0;
+    calling = null;
+  }
+
+  /** Looks after a call that has not returned for a while; for the watch. */
+  void checkCall() {
+    long begun = callTick;
+    CudaWork work = calling;
+    long ticks = CallWatch.now() - begun;
+    if (begun == 0 || work == null || ticks < 2 || failure.get() != null) {
+      return;
+    }
+    NcclException e = team.contradiction(this);
+    if (e == null && ticks * CallWatch.TICK_NANOS > config.operationTimeout().toNanos()) {
+      e =
+          new DeadlineException(
+              "not started after " + config.operationTimeout().toMillis() + " ms: " + explain(work),
+              "look at the other ranks; a thread that drives several ranks must issue their"
+                  + " operations in one group");
+    }
+    if (e != null) {
+      fail(e);
+    }
   }
 
   /** Asks NCCL whether something went wrong in the background, and the other ranks here. */
@@ -617,6 +678,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
       holders.forEach(Holder::communicatorEnds);
       closed = true;
       team.left(this);
+      CallWatch.remove(this);
       destroyNative();
       awaitEnd();
       barrierFlag.close();
@@ -670,15 +732,15 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
                   LOG.warn(NcclResults.failure(result, "destroying communicator " + name));
                   NcclResults.check(Nccl.ncclCommAbort(last), "ncclCommAbort");
                 }
-              });
+              },
+              name);
     }
   }
 
   /** NCCL writes no more after that; where it does not end in time, its memory is left to it. */
   private void awaitEnd() {
-    Thread thread = ending;
     try {
-      if (thread == null || thread.join(config.closeTimeout())) {
+      if (hasEnded(releasing) && hasEnded(ending)) {
         arena.close();
       } else {
         LOG.warn(
@@ -689,6 +751,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
+  }
+
+  private boolean hasEnded(@Nullable Thread thread) throws InterruptedException {
+    return thread == null || thread.join(config.closeTimeout());
   }
 
   @Override

@@ -9,6 +9,7 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -17,8 +18,8 @@ import java.util.Set;
 import java.util.function.Supplier;
 
 /**
- * How ranks join: NCCL starts in the background, and is aborted when it is not ready in time. What
- * goes wrong leaves no communicator behind.
+ * How ranks join: what is not ready in time is aborted, and what goes wrong leaves no communicator
+ * behind.
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaInit {
@@ -26,75 +27,121 @@ final class CudaInit {
   record Rank(int rank, CudaDevice device) {}
 
   private static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
+  private static final VarHandle POINTER = ValueLayout.ADDRESS.varHandle();
 
-  private CudaInit() {}
+  private final List<Rank> ranks;
+  private final int nranks;
+  private final Team team;
+  private final CommunicatorConfig config;
+  private final String name;
+
+  /** Kept by the thread that NCCL may hold for longer than the caller waits. */
+  private final Arena arena = Arena.ofAuto();
+
+  private final MemorySegment id;
+  private final MemorySegment outs;
+
+  private CudaInit(
+      List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
+    this.ranks = ranks;
+    this.nranks = nranks;
+    this.team = team;
+    this.config = config;
+    this.name = name;
+    this.id = ncclUniqueId.allocate(arena);
+    MemorySegment.copy(id, 0, this.id, ValueLayout.JAVA_BYTE, 0, id.length);
+    this.outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
+  }
 
   static List<CudaCommunicator> join(
       List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
     requireOwnGpus(ranks);
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
-    List<MemorySegment> handles = new ArrayList<>();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment idSegment = ncclUniqueId.allocate(arena);
-      MemorySegment.copy(id, 0, idSegment, ValueLayout.JAVA_BYTE, 0, id.length);
-      MemorySegment nativeConfig = NcclConfig.write(arena, config);
-      MemorySegment outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
-      int result = NcclResults.SUCCESS;
-      // From here to the group's end nothing waits: it belongs to the thread of the system.
-      ranks.forEach(rank -> rank.device.prepare());
-      NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
-      for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
-        try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
-          result =
-              Nccl.ncclCommInitRankConfig(
-                  outs.asSlice(i * ValueLayout.ADDRESS.byteSize()),
-                  nranks,
-                  idSegment,
-                  ranks.get(i).rank,
-                  nativeConfig);
-        }
-      }
-      int end = Nccl.ncclGroupEnd();
+    return new CudaInit(ranks, nranks, id, team, config, name).run();
+  }
+
+  private List<CudaCommunicator> run() {
+    long start = System.nanoTime();
+    try {
+      Patiently.run(
+          "nccl4j-join-" + name, this::call, config.initTimeout(), this::abort, this::late);
       for (int i = 0; i < ranks.size(); i++) {
-        handles.add(outs.getAtIndex(ValueLayout.ADDRESS, i));
+        long left = config.initTimeout().toNanos() - (System.nanoTime() - start);
+        awaitReady(handle(i), Duration.ofNanos(Math.max(0, left)), this::what);
       }
-      NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
-      awaitAll(handles, ranks, team, config.initTimeout(), name);
+    } catch (DeadlineException e) {
+      throw e;
     } catch (NcclException e) {
-      abort(handles, e);
+      abort();
       throw e;
     }
     List<CudaCommunicator> joined = new ArrayList<>();
     for (int i = 0; i < ranks.size(); i++) {
       Rank rank = ranks.get(i);
       joined.add(
-          CudaCommunicator.create(
-              rank.rank, nranks, rank.device, handles.get(i), team, config, name));
+          CudaCommunicator.create(rank.rank, nranks, rank.device, handle(i), team, config, name));
     }
     return joined;
   }
 
-  private static void awaitAll(
-      List<MemorySegment> handles, List<Rank> ranks, Team team, Duration timeout, String name) {
-    long start = System.nanoTime();
-    for (int i = 0; i < handles.size(); i++) {
-      int rank = ranks.get(i).rank;
-      Duration left = timeout.minusNanos(System.nanoTime() - start);
-      awaitReady(
-          handles.get(i),
-          left.isNegative() ? Duration.ZERO : left,
-          () ->
-              "rank "
-                  + rank
-                  + " joining "
-                  + name
-                  + " (ranks that have not joined in this process: "
-                  + team.absent()
-                  + ")");
+  /** One group, so that all ranks of this call join at once; nothing in it may wait. */
+  private void call() {
+    ranks.forEach(rank -> rank.device.prepare());
+    MemorySegment nativeConfig = NcclConfig.write(arena, config);
+    int result = Nccl.ncclGroupStart();
+    NcclResults.check(result, "ncclGroupStart");
+    for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
+      try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
+        result =
+            Nccl.ncclCommInitRankConfig(
+                outs.asSlice(i * ValueLayout.ADDRESS.byteSize()),
+                nranks,
+                id,
+                ranks.get(i).rank,
+                nativeConfig);
+      }
+    }
+    int end = Nccl.ncclGroupEnd();
+    NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
+  }
+
+  /** NCCL writes handles before it waits. */
+  private MemorySegment handle(int i) {
+    return (MemorySegment) POINTER.getAcquire(outs, i * ValueLayout.ADDRESS.byteSize());
+  }
+
+  private String what() {
+    return (ranks.size() == 1 ? "rank " + ranks.getFirst().rank : ranks.size() + " ranks")
+        + " of "
+        + nranks
+        + " joining "
+        + name
+        + " (ranks that have not joined in this process: "
+        + team.absent()
+        + ")";
+  }
+
+  private DeadlineException late() {
+    return late(what(), config.initTimeout());
+  }
+
+  private static DeadlineException late(String what, Duration timeout) {
+    return new DeadlineException(
+        what + " was not ready after " + timeout.toMillis() + " ms",
+        "start all ranks with the same unique id and nranks; NCCL_DEBUG=INFO shows which came;"
+            + " init-timeout sets the deadline");
+  }
+
+  private void abort() {
+    for (int i = 0; i < ranks.size(); i++) {
+      MemorySegment handle = handle(i);
+      if (!handle.equals(MemorySegment.NULL)) {
+        CudaCommunicator.abortInBackground(handle, name, () -> {});
+      }
     }
   }
 
-  /** Waits until a handle can be used. */
+  /** Waits until a handle can be used: at once, unless the configuration lets NCCL not block. */
   static void awaitReady(MemorySegment handle, Duration timeout, Supplier<String> what) {
     long start = System.nanoTime();
     while (true) {
@@ -105,14 +152,8 @@ final class CudaInit {
       }
       long waited = System.nanoTime() - start;
       if (waited > timeout.toNanos()) {
-        throw new DeadlineException(
-            what.get() + " was not ready after " + timeout.toMillis() + " ms",
-            "start all ranks with the same unique id and nranks; NCCL_DEBUG=INFO shows which came;"
-                + " init-timeout sets the deadline");
-      }
-      if (Thread.interrupted()) {
-        Thread.currentThread().interrupt();
-        throw new io.nccl4j.AbortedException(what.get() + " was interrupted", "");
+        CudaCommunicator.abortInBackground(handle, what.get(), () -> {});
+        throw late(what.get(), timeout);
       }
       CudaStream.pause(waited);
     }
@@ -140,17 +181,6 @@ final class CudaInit {
       MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
       NcclResults.check(question.ask(handle, out), call);
       return out.get(ValueLayout.JAVA_INT, 0);
-    }
-  }
-
-  private static void abort(List<MemorySegment> handles, NcclException cause) {
-    for (MemorySegment handle : handles) {
-      if (!handle.equals(MemorySegment.NULL)) {
-        int result = Nccl.ncclCommAbort(handle);
-        if (NcclResults.isFailure(result)) {
-          cause.addSuppressed(NcclResults.failure(result, "ncclCommAbort"));
-        }
-      }
     }
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.Nccl;
 import java.lang.foreign.Arena;
@@ -15,34 +16,42 @@ final class CudaSplit {
 
   static @Nullable CudaCommunicator run(
       CudaCommunicator parent, Team team, int color, int key, CommunicatorConfig config) {
-    // NCCL writes it from a thread of its own, whenever all ranks have come.
+    // NCCL may write to it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.arena().allocate(ValueLayout.ADDRESS);
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment nativeConfig = NcclConfig.write(arena, config);
-      int result;
-      parent.guard().enter();
-      try {
-        result = Nccl.ncclCommSplit(parent.handle(), color, key, out, nativeConfig);
-      } finally {
-        parent.guard().leave();
-      }
-      if (NcclResults.isFailure(result)) {
-        NcclException e = NcclResults.failure(result, "split of communicator " + parent.name());
-        parent.fail(e);
-        throw e;
-      }
-      // The call says success also when it goes on in the background.
-      parent.callGoesOn();
-      parent.awaitReady(
+    MemorySegment handle = parent.handle();
+    String what = "split of communicator " + parent.name();
+    try {
+      Patiently.run(
+          "nccl4j-split-" + parent.name(),
+          () -> {
+            try (Arena arena = Arena.ofConfined()) {
+              MemorySegment nativeConfig = NcclConfig.write(arena, config);
+              NcclResults.check(Nccl.ncclCommSplit(handle, color, key, out, nativeConfig), what);
+            }
+          },
           config.initTimeout(),
-          () -> "split of communicator " + parent.name() + ": not all ranks called it, and it");
-      throwIfFailed(parent);
-      MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
-      if (color == Communicator.NO_COLOR) {
-        return null;
-      }
-      return attach(parent, handle, team, config);
+          () -> parent.fail(late(what, config)),
+          () -> late(what, config));
+    } catch (NcclException e) {
+      parent.fail(e);
+      throw e;
     }
+    // The call says success also when it goes on in the background.
+    parent.callGoesOn();
+    parent.awaitReady(config.initTimeout(), () -> what + ": not all ranks called it");
+    NcclException failure = parent.failureCause();
+    if (failure != null) {
+      throw failure;
+    }
+    return color == Communicator.NO_COLOR
+        ? null
+        : attach(parent, out.get(ValueLayout.ADDRESS, 0), team, config);
+  }
+
+  private static DeadlineException late(String what, CommunicatorConfig config) {
+    return new DeadlineException(
+        what + " was not done after " + config.initTimeout().toMillis() + " ms",
+        "call it on all ranks; init-timeout sets the deadline");
   }
 
   private static CudaCommunicator attach(
@@ -59,12 +68,5 @@ final class CudaSplit {
         team,
         config,
         name);
-  }
-
-  private static void throwIfFailed(CudaCommunicator communicator) {
-    NcclException failure = communicator.failureCause();
-    if (failure != null) {
-      throw failure;
-    }
   }
 }

@@ -13,6 +13,8 @@ enum Features {
   GATHER("gather in one call", 22803, "ncclGather"),
   /** Scatter as one call. */
   SCATTER("scatter in one call", 22803, "ncclScatter"),
+  /** Making calls and kernels end without freeing the communicator. */
+  REVOKE("revoke", 22807, "ncclCommRevoke"),
   /** 8-bit floats. */
   FLOAT8("8-bit floats", 22403, ""),
   /** Several ranks on one GPU. */

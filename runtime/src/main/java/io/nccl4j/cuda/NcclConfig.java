@@ -13,8 +13,8 @@ final class NcclConfig {
   static MemorySegment write(Arena arena, CommunicatorConfig config) {
     MemorySegment struct = ncclConfig_v23000.allocate(arena);
     NcclStructs.fillConfig(struct);
-    // So that deadlines hold while ranks join and connect.
-    ncclConfig_v23000.blocking(struct, 0);
+    // Otherwise NCCL starts a thread for every launch, which costs ten times the launch.
+    ncclConfig_v23000.blocking(struct, 1);
     return struct;
   }
 }
