@@ -75,6 +75,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private @Nullable CudaWork launchingWork;
   private volatile @Nullable CudaWork calling;
   private volatile long callTick;
+  private volatile long failedNanos;
   private int createdOp = -1;
   private volatile @Nullable Thread ending;
   private volatile @Nullable Thread releasing;
@@ -405,6 +406,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     if (!failure.compareAndSet(null, cause)) {
       return;
     }
+    failedNanos = System.nanoTime();
     abortNative();
     team.failed(this, cause);
   }
@@ -540,6 +542,13 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     return first > ledger.collectives()
         ? ""
         : ledger.describe(first) + " #" + first + " is waiting for " + team.absent(this, first);
+  }
+
+  /** Whether NCCL was told to end long ago: what still runs on the device will not end. */
+  boolean shouldHaveEnded(long now) {
+    return failure.get() != null
+        && failedNanos != 0
+        && now - failedNanos > config.closeTimeout().toNanos();
   }
 
   String explain(CudaWork work) {

@@ -5,6 +5,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
+import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -64,6 +65,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   private long marked;
   private volatile boolean isLaunching;
+  private volatile boolean isStuck;
   private @Nullable CudaWork first;
   private @Nullable CudaWork last;
   private @Nullable CudaLaunch launch;
@@ -545,6 +547,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   /** Waits until the device has passed an entry, or the time is over. */
   boolean awaitPosition(long position, long timeoutNanos) {
+    if (isStuck) {
+      return true;
+    }
     long start = System.nanoTime();
     long progress = start;
     long looked = start;
@@ -585,6 +590,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   /** Waits until the device has passed one more entry. */
   void awaitHead() {
+    if (isStuck) {
+      throwIfFailed();
+    }
     if (head < next) {
       awaitPosition(head + 1, Long.MAX_VALUE);
     }
@@ -697,11 +705,37 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private void checkDeadline(long waitedNanos) {
     Slot slot = ring[(int) head & CAPACITY - 1];
     CudaWork work = slot.works;
+    CudaExecutableGraph graph = slot.graph;
     if (work != null) {
       work.communicator.checkDeadline(work, waitedNanos);
-    } else if (slot.graph != null) {
-      slot.graph.checkDeadline(waitedNanos);
+    } else if (graph != null) {
+      graph.checkDeadline(waitedNanos);
     }
+    for (CudaCommunicator communicator : slot.communicators()) {
+      if (communicator.shouldHaveEnded(System.nanoTime())) {
+        throw stuck(communicator);
+      }
+    }
+  }
+
+  /** Nothing of this stream may be touched again. */
+  private NcclException stuck(CudaCommunicator communicator) {
+    NcclException e =
+        new InternalErrorException(
+            "communicator "
+                + communicator.name()
+                + " was aborted, but "
+                + device
+                + " still runs its work: "
+                + describeHead(),
+            "restart the process");
+    NcclException cause = communicator.failureCause();
+    if (cause != null) {
+      e.causedBy(cause);
+    }
+    fail(e, head);
+    isStuck = true;
+    return e;
   }
 
   @Override
@@ -720,9 +754,15 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   }
 
   private void destroy() {
-    // In a capture nobody could wait for what was queued before it.
-    awaitPosition(next, Long.MAX_VALUE);
-    device.streams().remove(this);
+    try {
+      // In a capture nobody could wait for what was queued before it.
+      awaitPosition(next, Long.MAX_VALUE);
+    } finally {
+      device.streams().remove(this);
+    }
+    if (isStuck) {
+      return;
+    }
     marks.close();
     try (CudaDevice.Scope ignored = device.enter()) {
       Driver.check(Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
