@@ -72,17 +72,24 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private volatile long failedAt = Long.MAX_VALUE;
   private volatile boolean closed;
 
-  private CudaStream(CudaDevice device, MemorySegment handle) {
+  private CudaStream(CudaDevice device, MemorySegment handle, Marks marks) {
     this.device = device;
     this.handle = handle;
-    this.marks = new Marks(device);
+    this.marks = marks;
     for (int i = 0; i < CAPACITY; i++) {
       ring[i] = new Slot();
     }
   }
 
   static CudaStream open(CudaDevice device) {
-    CudaStream stream = new CudaStream(device, newHandle(device));
+    Marks marks = new Marks(device);
+    CudaStream stream;
+    try {
+      stream = new CudaStream(device, newHandle(device), marks);
+    } catch (NcclException e) {
+      marks.destroyBecauseOf(e);
+      throw e;
+    }
     device.streams().add(stream);
     return stream;
   }
@@ -713,10 +720,15 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     awaitPosition(next, Long.MAX_VALUE);
     closed = true;
     device.streams().remove(this);
-    marks.close();
+    NcclException failure;
     try (CudaDevice.Scope ignored = device.enter()) {
-      Driver.check(Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
+      failure = Driver.also(null, Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
     }
+    if (failure != null) {
+      marks.destroyBecauseOf(failure);
+      throw failure;
+    }
+    marks.close();
   }
 
   boolean isClosed() {

@@ -8,6 +8,7 @@ import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /** Results of the CUDA driver's calls, made exceptions. */
 final class Driver {
@@ -28,6 +29,23 @@ final class Driver {
     if (result != SUCCESS) {
       throw failure(result, call);
     }
+  }
+
+  /**
+   * The failure of a call that follows others, all of which are made whatever happens.
+   *
+   * @return the first failure so far, which carries the later ones; null if there is none
+   */
+  static @Nullable NcclException also(@Nullable NcclException earlier, int result, String call) {
+    if (result == SUCCESS) {
+      return earlier;
+    }
+    NcclException failure = failure(result, call);
+    if (earlier == null) {
+      return failure;
+    }
+    earlier.addSuppressed(failure);
+    return earlier;
   }
 
   static NcclException failure(int result, String call) {
