@@ -18,6 +18,9 @@ import org.jspecify.annotations.Nullable;
  * messages, updates and checks. Used by one thread at a time, as its streams are.
  */
 final class CudaCapture implements CudaCommunicator.Holder {
+  private static final int CAPTURE_ERRORS = 900;
+  private static final int LAST_CAPTURE_ERROR = 908;
+
   private final CudaStream origin;
   private final List<CudaNode> nodes = new ArrayList<>();
   private final Map<CudaStream, TreeSet<Integer>> frontiers = new HashMap<>();
@@ -118,13 +121,21 @@ final class CudaCapture implements CudaCommunicator.Holder {
     }
   }
 
-  /** Gives the capture up. */
+  /** Gives the capture up; one that is invalid or not joined ends, too. */
   @Override
   public synchronized void communicatorEnds() {
     if (!ended && !givenUp) {
       givenUp = true;
-      MemorySegment graph = endNative();
-      Driver.check(Cuda.cuGraphDestroy(graph), "cuGraphDestroy");
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+        int result = Cuda.cuStreamEndCapture(origin.handle(), out);
+        MemorySegment graph = out.get(ValueLayout.ADDRESS, 0);
+        if (!graph.equals(MemorySegment.NULL)) {
+          Driver.check(Cuda.cuGraphDestroy(graph), "cuGraphDestroy");
+        } else if (result < CAPTURE_ERRORS || result > LAST_CAPTURE_ERROR) {
+          Driver.check(result, "cuStreamEndCapture");
+        }
+      }
     }
   }
 }

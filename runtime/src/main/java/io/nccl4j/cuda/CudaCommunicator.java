@@ -412,7 +412,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     if (entered) {
       guard.leave();
     }
-    holders.forEach(Holder::communicatorEnds);
+    // Before the graphs: who holds one may wait for what only the abort ends.
     if (!aborted.equals(MemorySegment.NULL)) {
       ending =
           inBackground(
@@ -422,6 +422,18 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
                   LOG.warn(NcclResults.failure(result, "aborting communicator " + name));
                 }
               });
+    }
+    releaseHolders();
+  }
+
+  /** Whatever one of them says, such as that the device is lost, the others let go, too. */
+  private void releaseHolders() {
+    for (Holder holder : holders) {
+      try {
+        holder.communicatorEnds();
+      } catch (NcclException e) {
+        LOG.warn("a graph of communicator {} is left to CUDA: {}", name, e.getMessage());
+      }
     }
   }
 
@@ -612,7 +624,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
         return;
       }
       finishOwnWork();
-      holders.forEach(Holder::communicatorEnds);
+      releaseHolders();
       closed = true;
       team.left(this);
       destroyNative();
