@@ -23,6 +23,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -72,7 +73,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   private volatile boolean launching;
   private @Nullable CudaWork launchingWork;
-  private int createdOp = -1;
+
+  /** Reductions of what is being launched, to be destroyed after that. */
+  private int[] createdOps = new int[4];
+
+  private int createdCount;
   private volatile @Nullable Thread ending;
   private volatile boolean closed;
 
@@ -146,28 +151,40 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   /** Notes what a launch of a work left to be done. */
   void launched(CudaWork work, CudaStream stream, int result) {
-    createdOp = work.createdOp;
-    work.createdOp = -1;
+    if (work.createdOp >= 0) {
+      if (createdCount == createdOps.length) {
+        createdOps = Arrays.copyOf(createdOps, 2 * createdCount);
+      }
+      createdOps[createdCount++] = work.createdOp;
+      work.createdOp = -1;
+    }
     if (result == NcclResults.IN_PROGRESS) {
       launchingWork = work;
       launching = true;
       stream.launchesFrom(this);
     } else {
-      releaseOp();
+      releaseOps();
     }
   }
 
-  private void releaseOp() {
-    if (createdOp >= 0) {
-      guard.enter();
-      try {
-        if (!handle.equals(MemorySegment.NULL)) {
-          NcclResults.check(Nccl.ncclRedOpDestroy(createdOp, handle), "ncclRedOpDestroy");
-        }
-      } finally {
-        guard.leave();
+  /** Destroys the reductions made for what is launched; NCCL refuses that only when it is broken. */
+  private void releaseOps() {
+    if (createdCount == 0) {
+      return;
+    }
+    int failed = NcclResults.SUCCESS;
+    guard.enter();
+    try {
+      for (int i = 0; i < createdCount && !handle.equals(MemorySegment.NULL); i++) {
+        int result = Nccl.ncclRedOpDestroy(createdOps[i], handle);
+        failed = NcclResults.isFailure(result) ? result : failed;
       }
-      createdOp = -1;
+    } finally {
+      guard.leave();
+    }
+    createdCount = 0;
+    if (failed != NcclResults.SUCCESS) {
+      fail(NcclResults.failure(failed, "ncclRedOpDestroy of communicator " + name));
     }
   }
 
@@ -184,7 +201,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     if (result != NcclResults.SUCCESS) {
       fail(NcclResults.failure(result, launchingName()));
     }
-    releaseOp();
+    releaseOps();
     return true;
   }
 
