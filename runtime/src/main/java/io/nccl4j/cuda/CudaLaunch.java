@@ -19,6 +19,7 @@ final class CudaLaunch {
   private final List<CudaStream> streamOfPlan = new ArrayList<>();
   private final List<CudaCommunicator> guarded = new ArrayList<>();
   private @Nullable NcclException failure;
+  private boolean begun;
 
   private CudaLaunch() {}
 
@@ -62,13 +63,13 @@ final class CudaLaunch {
   // ---- groups
 
   void hold(CudaStream stream) {
-    if (streams.isEmpty()) {
-      NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
-    }
     streams.add(stream);
   }
 
   void add(CudaStream stream, CudaWork plan) {
+    if (plans.isEmpty()) {
+      begin();
+    }
     plans.add(plan);
     streamOfPlan.add(stream);
     for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
@@ -90,14 +91,25 @@ final class CudaLaunch {
     }
   }
 
+  /** Here, not earlier: what fails from now on gives the works back. */
+  private void begin() {
+    int result = Nccl.ncclGroupStart();
+    begun = !NcclResults.isFailure(result);
+    if (!begun) {
+      failure = NcclResults.failure(result, "ncclGroupStart");
+    }
+  }
+
   /** Ends the group; the first call for a group does it. */
   void start() {
     if (streams.isEmpty()) {
       return;
     }
-    int result = Nccl.ncclGroupEnd();
+    int result = begun ? Nccl.ncclGroupEnd() : NcclResults.SUCCESS;
+    begun = false;
     if (failure == null && NcclResults.isFailure(result)) {
-      failure = NcclResults.failure(result, "a group of operations");
+      failure = NcclResults.failure(
+              result, "a group that begins with " + plans.getFirst().describe());
     }
     guarded.forEach(communicator -> communicator.guard().leave());
     NcclException thrown = failure;
