@@ -39,24 +39,7 @@ final class CudaInit {
       MemorySegment.copy(id, 0, idSegment, ValueLayout.JAVA_BYTE, 0, id.length);
       MemorySegment nativeConfig = NcclConfig.write(arena, config);
       MemorySegment outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
-      int result = NcclResults.SUCCESS;
-      NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
-      for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
-        try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
-          result =
-              Nccl.ncclCommInitRankConfig(
-                  outs.asSlice(i * ValueLayout.ADDRESS.byteSize()),
-                  nranks,
-                  idSegment,
-                  ranks.get(i).rank,
-                  nativeConfig);
-        }
-      }
-      int end = Nccl.ncclGroupEnd();
-      for (int i = 0; i < ranks.size(); i++) {
-        handles.add(outs.getAtIndex(ValueLayout.ADDRESS, i));
-      }
-      NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
+      begin(ranks, nranks, idSegment, nativeConfig, outs, handles, name);
       awaitAll(handles, ranks, team, config.initTimeout(), name);
     } catch (NcclException e) {
       abort(handles, e);
@@ -70,6 +53,43 @@ final class CudaInit {
               rank.rank, nranks, rank.device, handles.get(i), team, config, name));
     }
     return joined;
+  }
+
+  /** Lets all ranks begin to join, as one group. */
+  private static void begin(
+      List<Rank> ranks,
+      int nranks,
+      MemorySegment id,
+      MemorySegment nativeConfig,
+      MemorySegment outs,
+      List<MemorySegment> handles,
+      String name) {
+    int result = NcclResults.SUCCESS;
+    NcclException lost = null;
+    NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart, to join " + name);
+    for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result) && lost == null; i++) {
+      Rank rank = ranks.get(i);
+      try (CudaDevice.Scope ignored = rank.device.enter()) {
+        result =
+            Nccl.ncclCommInitRankConfig(
+                outs.asSlice(i * ValueLayout.ADDRESS.byteSize()),
+                nranks,
+                id,
+                rank.rank,
+                nativeConfig);
+      } catch (NcclException e) {
+        // The group is ended all the same, or it would swallow the thread's next operations.
+        lost = e;
+      }
+    }
+    int end = Nccl.ncclGroupEnd();
+    for (int i = 0; i < ranks.size(); i++) {
+      handles.add(outs.getAtIndex(ValueLayout.ADDRESS, i));
+    }
+    if (lost != null) {
+      throw lost;
+    }
+    NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
   }
 
   private static void awaitAll(
