@@ -49,6 +49,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private final CommunicatorConfig config;
   private final Team team;
   private final CudaDevice cudaDevice;
+  private final CudaBuffer barrierFlag;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment asyncOut = arena.allocate(ValueLayout.JAVA_INT);
   private final MemorySegment opOut = arena.allocate(ValueLayout.JAVA_INT);
@@ -62,7 +63,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private final AtomicLong fifoFull = new AtomicLong();
   private final AtomicLong fifoWaitNanos = new AtomicLong();
   private final Object closing = new Object();
-  private final CudaBuffer barrierFlag;
   private long splits;
 
   /** Collectives up to this one are known to agree with the other ranks of this process. */
@@ -89,14 +89,15 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
       Team team,
       CommunicatorConfig config,
       String name,
-      WorkFifo<CudaWork> fifo) {
+      WorkFifo<CudaWork> fifo,
+      CudaBuffer barrierFlag) {
     super(rank, nranks, device, fifo);
     this.cudaDevice = device;
     this.handle = handle;
     this.team = team;
     this.config = config;
     this.name = name;
-    this.barrierFlag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
+    this.barrierFlag = barrierFlag;
   }
 
   /** A rank over a handle whose initialisation has begun; usable after {@link #awaitReady}. */
@@ -108,9 +109,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
       Team team,
       CommunicatorConfig config,
       String name) {
+    // All that can fail, so that no half of a communicator is left.
+    CudaBuffer flag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
     WorkFifo<CudaWork> fifo = new WorkFifo<>(config.fifoBytes(), CudaWork::new);
     CudaCommunicator communicator =
-        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo);
+        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }

@@ -46,11 +46,18 @@ final class CudaInit {
       throw e;
     }
     List<CudaCommunicator> joined = new ArrayList<>();
-    for (int i = 0; i < ranks.size(); i++) {
-      Rank rank = ranks.get(i);
-      joined.add(
-          CudaCommunicator.create(
-              rank.rank, nranks, rank.device, handles.get(i), team, config, name));
+    try {
+      for (int i = 0; i < ranks.size(); i++) {
+        Rank rank = ranks.get(i);
+        joined.add(
+            CudaCommunicator.create(
+                rank.rank, nranks, rank.device, handles.get(i), team, config, name));
+      }
+    } catch (NcclException e) {
+      abort(handles.subList(joined.size(), handles.size()), e);
+      joined.forEach(CudaCommunicator::abort);
+      joined.forEach(CudaCommunicator::close);
+      throw e;
     }
     return joined;
   }
@@ -161,7 +168,7 @@ final class CudaInit {
     }
   }
 
-  private static void abort(List<MemorySegment> handles, NcclException cause) {
+  static void abort(List<MemorySegment> handles, NcclException cause) {
     for (MemorySegment handle : handles) {
       if (!handle.equals(MemorySegment.NULL)) {
         int result = Nccl.ncclCommAbort(handle);

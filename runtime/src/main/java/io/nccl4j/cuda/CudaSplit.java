@@ -7,6 +7,7 @@ import io.nccl4j.bindings.nccl.Nccl;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /** How a communicator is divided. */
@@ -49,16 +50,21 @@ final class CudaSplit {
       CudaCommunicator parent, MemorySegment handle, Team team, CommunicatorConfig config) {
     String given = config.name();
     String name = given == null ? parent.name() + "." + team.number() : given;
-    CudaInit.awaitReady(
-        handle, config.initTimeout(), () -> "split of communicator " + parent.name());
-    return CudaCommunicator.create(
-        CudaInit.rank(handle),
-        CudaInit.count(handle),
-        parent.cudaDevice(),
-        handle,
-        team,
-        config,
-        name);
+    try {
+      CudaInit.awaitReady(
+          handle, config.initTimeout(), () -> "split of communicator " + parent.name());
+      return CudaCommunicator.create(
+          CudaInit.rank(handle),
+          CudaInit.count(handle),
+          parent.cudaDevice(),
+          handle,
+          team,
+          config,
+          name);
+    } catch (NcclException e) {
+      CudaInit.abort(List.of(handle), e);
+      throw e;
+    }
   }
 
   private static void throwIfFailed(CudaCommunicator communicator) {
