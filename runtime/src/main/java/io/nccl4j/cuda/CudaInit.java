@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InvalidUsageException;
@@ -14,6 +15,8 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.IntFunction;
+import java.util.function.IntUnaryOperator;
 import java.util.function.Supplier;
 
 /**
@@ -26,6 +29,9 @@ final class CudaInit {
   record Rank(int rank, CudaDevice device) {}
 
   private static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
+
+  /** After the last of several results. */
+  private static final int DONE = -1;
 
   private CudaInit() {}
 
@@ -99,48 +105,62 @@ final class CudaInit {
     NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
   }
 
+  /** Waits for all; the first one that fails ends it, whichever it is. */
   private static void awaitAll(
       List<MemorySegment> handles, List<Rank> ranks, Team team, Duration timeout, String name) {
-    long start = System.nanoTime();
-    for (int i = 0; i < handles.size(); i++) {
-      int rank = ranks.get(i).rank;
-      Duration left = timeout.minusNanos(System.nanoTime() - start);
-      awaitReady(
-          handles.get(i),
-          left.isNegative() ? Duration.ZERO : left,
-          () ->
-              "rank "
-                  + rank
-                  + " joining "
-                  + name
-                  + " (ranks that have not joined in this process: "
-                  + team.absent()
-                  + ")");
-    }
+    awaitReady(
+        i -> i < handles.size() ? asyncError(handles.get(i)) : DONE,
+        timeout,
+        i ->
+            "rank "
+                + ranks.get(i).rank
+                + " joining "
+                + name
+                + " (ranks that have not joined in this process: "
+                + team.absent()
+                + ")");
   }
 
   /** Waits until a handle can be used. */
   static void awaitReady(MemorySegment handle, Duration timeout, Supplier<String> what) {
+    awaitReady(i -> i == 0 ? asyncError(handle) : DONE, timeout, i -> what.get());
+  }
+
+  private static void awaitReady(
+      IntUnaryOperator results, Duration timeout, IntFunction<String> what) {
     long start = System.nanoTime();
     while (true) {
-      int result = asyncError(handle);
-      if (result != NcclResults.IN_PROGRESS) {
-        NcclResults.check(result, what.get());
+      int waiting = firstUnready(results, what);
+      if (waiting < 0) {
         return;
       }
       long waited = System.nanoTime() - start;
       if (waited > timeout.toNanos()) {
         throw new DeadlineException(
-            what.get() + " was not ready after " + timeout.toMillis() + " ms",
+            what.apply(waiting) + " was not ready after " + timeout.toMillis() + " ms",
             "start all ranks with the same unique id and nranks; NCCL_DEBUG=INFO shows which came;"
                 + " init-timeout sets the deadline");
       }
       if (Thread.interrupted()) {
         Thread.currentThread().interrupt();
-        throw new io.nccl4j.AbortedException(what.get() + " was interrupted", "");
+        throw new AbortedException(what.apply(waiting) + " was interrupted", "");
       }
       CudaStream.pause(waited);
     }
+  }
+
+  /** The first that goes on, -1 if none does. */
+  private static int firstUnready(IntUnaryOperator results, IntFunction<String> what) {
+    int waiting = -1;
+    int i = 0;
+    for (int result = results.applyAsInt(i); result != DONE; result = results.applyAsInt(i)) {
+      if (NcclResults.isFailure(result)) {
+        throw NcclResults.failure(result, what.apply(i));
+      }
+      waiting = waiting < 0 && result == NcclResults.IN_PROGRESS ? i : waiting;
+      i++;
+    }
+    return waiting;
   }
 
   private static int asyncError(MemorySegment handle) {
