@@ -55,7 +55,9 @@ final class Driver {
       return new SystemErrorException(problem, "free device memory, or allocate less")
           .causedBy(new CudaException(result, name, problem, ""));
     }
-    CudaException e = new CudaException(result, name, problem, "");
+    CudaException e =
+        new CudaException(
+            result, name, problem, "see nvidia-smi, and the kernel's log for messages of NVRM");
     return e.isSticky()
         ? new CudaException(
             result,
