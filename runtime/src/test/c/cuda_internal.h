@@ -16,6 +16,7 @@ struct CUctx_st {
   int device;
   int retained;
   int sticky;
+  unsigned flags;
   size_t used;
   unsigned peers;
   CUstream legacy;
@@ -177,6 +178,7 @@ CUresult si_legacy_use(CUcontext ctx);
 CUresult si_capture_add(CUstream stream, struct op *op, CUgraphNode *node);
 CUresult si_capture_wait(CUstream stream, CUevent event);
 void si_capture_fail(struct capture *capture);
+void si_capture_leave(CUstream stream);
 struct capture *si_capture_find(uint64_t id);
 
 CUgraph si_graph_create(void);

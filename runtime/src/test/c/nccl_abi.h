@@ -133,8 +133,13 @@ struct ncclCommProperties {
 
 #endif /* STANDIN_REAL_HEADERS */
 
-/* nccl.h does not have it, but nccl_device.h, which is C++ only. */
+/* nccl.h does not have these, but nccl_device.h, which is C++ only. */
 struct ncclCommProperties;
+typedef struct ncclTeam {
+  int nRanks;
+  int rank;
+  int stride;
+} ncclTeam_t;
 
 #pragma GCC visibility push(default)
 
@@ -213,6 +218,15 @@ ncclResult_t ncclSignal(int peer, int sigIdx, int ctx, unsigned int flags, ncclC
     cudaStream_t stream);
 ncclResult_t ncclWaitSignal(int nDesc, ncclWaitSignalDesc_t *signalDescs, ncclComm_t comm,
     cudaStream_t stream);
+ncclTeam_t ncclTeamWorld(ncclComm_t comm);
+ncclTeam_t ncclTeamLsa(ncclComm_t comm);
+ncclTeam_t ncclTeamRail(ncclComm_t comm);
+int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank);
+int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank);
+ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int lsaRank,
+    void **outPtr);
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr);
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);

@@ -18,6 +18,17 @@ ncclComm_t nn_comm_create(int nranks, int rank, int device) {
   return comm;
 }
 
+bool nn_comm_retain(ncclComm_t comm) {
+  int refs = __atomic_load_n(&comm->refs, __ATOMIC_ACQUIRE);
+  while (refs > 0) {
+    if (__atomic_compare_exchange_n(&comm->refs, &refs, refs + 1, false, __ATOMIC_ACQ_REL,
+            __ATOMIC_ACQUIRE)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /*
  * What graphs hold may outlive a communicator; its structure stays, so that misuse is found out. A
  * graph's end calls this with the lock of libcuda held: nothing of that may be called from here.
@@ -29,8 +40,12 @@ void nn_comm_release(ncclComm_t comm) {
 }
 
 void nn_comm_discard(ncclComm_t comm) {
-  comm->magic = 0xdead;
-  comm->destroyed = true;
+  /* Once: an abort may meet the thread whose blocking initialisation it ended. */
+  uint64_t alive = COMM_MAGIC;
+  if (!__atomic_compare_exchange_n(&comm->magic, &alive, DEAD_MAGIC, false, __ATOMIC_ACQ_REL,
+          __ATOMIC_ACQUIRE)) {
+    return;
+  }
   if (comm->segment != NULL && comm->async != ncclInProgress) {
     nn_windows_drop(comm);
   }
@@ -73,7 +88,7 @@ static ncclResult_t init(ncclComm_t *out, int nranks, const ncclUniqueId *id, in
   int current;
   CHECK(nn_cuda(standin_device(&current)));
   REQUIRE(out != NULL, ncclInvalidArgument, "CommInitRank : newcomm argument is NULL");
-  *out = NULL;
+  __atomic_store_n(out, NULL, __ATOMIC_RELEASE);
   REQUIRE(nranks >= 1 && rank >= 0 && rank < nranks, ncclInvalidArgument,
       "Invalid rank requested : %d/%d", rank, nranks);
   ncclConfig_t read;
@@ -81,7 +96,8 @@ static ncclResult_t init(ncclComm_t *out, int nranks, const ncclUniqueId *id, in
   ncclComm_t comm = nn_comm_create(nranks, rank, device < 0 ? current : device);
   comm->config = read;
   snprintf(comm->key, sizeof comm->key, "%.24s", id->internal);
-  *out = comm;
+  /* Another thread may look for it there, to abort what follows. */
+  __atomic_store_n(out, comm, __ATOMIC_RELEASE);
   return launch((struct job){.comm = comm, .owner = comm, .run = run_init, .action = action,
       .out = out});
 }

@@ -26,8 +26,12 @@ ncclResult_t nn_fail(ncclResult_t result, const char *format, ...) {
   return result;
 }
 
+bool nn_alive(ncclComm_t comm) {
+  return __atomic_load_n(&comm->magic, __ATOMIC_ACQUIRE) == COMM_MAGIC;
+}
+
 int nn_rank_of(ncclComm_t comm) {
-  return comm != NULL && comm->magic == COMM_MAGIC ? comm->rank : -1;
+  return comm != NULL && nn_alive(comm) ? comm->rank : -1;
 }
 
 ncclResult_t nn_cuda(CUresult result) {
@@ -42,7 +46,7 @@ ncclResult_t nn_cuda(CUresult result) {
 
 ncclResult_t nn_check(ncclComm_t comm, const char *function) {
   REQUIRE(comm != NULL, ncclInvalidArgument, "%s : comm argument is NULL", function);
-  REQUIRE(comm->magic == COMM_MAGIC, ncclInvalidArgument, "Error: corrupted comm object detected");
+  REQUIRE(nn_alive(comm), ncclInvalidArgument, "Error: corrupted comm object detected");
   return ncclSuccess;
 }
 

@@ -56,7 +56,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm == NULL) {
     return ncclSuccess;
   }
-  REQUIRE(comm->magic == COMM_MAGIC, ncclInvalidArgument, "comm %p has already been destroyed",
+  REQUIRE(nn_alive(comm), ncclInvalidArgument, "comm %p has already been destroyed",
       (void *)comm);
   CHECK(nn_ready(comm, "CommDestroy"));
   if (nn_act(comm, action)) {
@@ -74,8 +74,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == NULL) {
     return ncclSuccess;
   }
-  REQUIRE(comm->magic == COMM_MAGIC, ncclInvalidArgument, "comm %p has already been destroyed",
-      (void *)comm);
+  REQUIRE(nn_alive(comm) && nn_comm_retain(comm), ncclInvalidArgument,
+      "comm %p has already been destroyed", (void *)comm);
   if (action.kind == STANDIN_DELAY) {
     standin_sleep(action.value);
   } else if (action.kind == STANDIN_HANG) {
@@ -84,6 +84,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   stop(comm);
   wait_for_jobs(comm);
   nn_comm_discard(comm);
+  nn_comm_release(comm);
   return ncclSuccess;
 }
 TWIN(ncclCommAbort);

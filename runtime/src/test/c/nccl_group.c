@@ -223,7 +223,7 @@ static ncclResult_t group_close(bool simulate) {
   ncclResult_t result = run_jobs(group.jobs);
   for (struct job *job = group.jobs; job != NULL; job = job->next) {
     if (job->result != ncclSuccess && job->out != NULL) {
-      *job->out = NULL;
+      __atomic_store_n(job->out, NULL, __ATOMIC_RELEASE);
       nn_comm_discard(job->comm);
     }
     if (job->result != ncclSuccess) {

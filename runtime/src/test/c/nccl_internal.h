@@ -18,6 +18,7 @@
 #define CHANNEL_BYTES ((size_t)64 << 10)
 #define MAX_OPS 64
 #define COMM_MAGIC 0x0280028002800280
+#define DEAD_MAGIC 0xdead
 
 /* What a communicator books on its device. */
 #define PERSISTENT_BYTES ((uint64_t)2 << 20)
@@ -87,7 +88,6 @@ struct ncclComm {
   int running;
   bool revoked;
   bool finalized;
-  bool destroyed;
   bool suspended;
   uint64_t barriers;
   uint64_t controls;
@@ -141,6 +141,7 @@ ncclResult_t nn_fail(ncclResult_t result, const char *format, ...)
   nn_act(comm, action)
 
 int nn_rank_of(ncclComm_t comm);
+bool nn_alive(ncclComm_t comm);
 ncclResult_t nn_cuda(CUresult result);
 /* A communicator that is one; and one that is ready for use. */
 ncclResult_t nn_check(ncclComm_t comm, const char *function);
@@ -224,6 +225,8 @@ ncclResult_t nn_enqueue(struct call *first);
 
 /* Communicators. */
 ncclComm_t nn_comm_create(int nranks, int rank, int device);
+/* False when it is gone already. */
+bool nn_comm_retain(ncclComm_t comm);
 void nn_comm_release(ncclComm_t comm);
 void nn_comm_discard(ncclComm_t comm);
 /* Ends what runs and is queued; the communicator stays usable for what needs no data. */

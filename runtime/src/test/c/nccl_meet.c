@@ -163,9 +163,9 @@ ncclResult_t nn_join(ncclComm_t comm) {
 }
 
 void nn_leave(ncclComm_t comm) {
-  if (comm->segment != NULL) {
-    munmap(comm->segment, comm->segment_bytes);
-    comm->segment = NULL;
+  struct segment *segment = __atomic_exchange_n(&comm->segment, NULL, __ATOMIC_ACQ_REL);
+  if (segment != NULL) {
+    munmap(segment, comm->segment_bytes);
   }
 }
 

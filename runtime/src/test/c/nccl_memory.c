@@ -19,6 +19,7 @@ struct registration {
 struct ncclWindow_vidmem {
   struct ncclWindow_vidmem *next;
   void *user;
+  int nranks;
   size_t sizes[MAX_RANKS];
   /* Where this process sees the ranks' memory; mapped when it is another process'. */
   char *peers[MAX_RANKS];
@@ -195,6 +196,7 @@ static ncclResult_t register_window(ncclComm_t comm, void *buffer, size_t size,
   struct ncclWindow_vidmem *window = calloc(1, sizeof *window);
   standin_count("window", 1);
   window->user = buffer;
+  window->nranks = comm->nranks;
   for (int r = 0; r < comm->nranks; r++) {
     ncclResult_t result = map_peer(window, r, &all[r]);
     if (result != ncclSuccess) {
@@ -266,6 +268,36 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void **outUser
   return ncclSuccess;
 }
 TWIN(ncclWinGetUserPtr);
+
+static ncclResult_t peer_pointer(ncclWindow_t window, size_t offset, int rank, void **out) {
+  REQUIRE(window != NULL && out != NULL, ncclInvalidArgument, "window or outPtr argument is NULL");
+  REQUIRE(rank >= 0 && rank < window->nranks, ncclInvalidArgument,
+      "rank %d is not within the ranks of the window", rank);
+  *out = window->peers[rank] + offset;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int lsaRank,
+    void **outPtr) {
+  ENTER_NOW(ncclGetLsaDevicePointer, NULL);
+  return peer_pointer(window, offset, lsaRank, outPtr);
+}
+TWIN(ncclGetLsaDevicePointer);
+
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr) {
+  ENTER_NOW(ncclGetPeerDevicePointer, NULL);
+  return peer_pointer(window, offset, peer, outPtr);
+}
+TWIN(ncclGetPeerDevicePointer);
+
+/* No NVLS: NULL is no error. */
+ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr) {
+  ENTER_NOW(ncclGetLsaMultimemDevicePointer, NULL);
+  CHECK(peer_pointer(window, offset, 0, outPtr));
+  *outPtr = NULL;
+  return ncclSuccess;
+}
+TWIN(ncclGetLsaMultimemDevicePointer);
 
 void nn_run_put(struct call *call) {
   ncclComm_t comm = call->comm;

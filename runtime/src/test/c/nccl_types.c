@@ -72,11 +72,25 @@ static float widen_small(unsigned bits, int mantissa, int exponent_bits, int bia
   return sign != 0 ? -value : value;
 }
 
+/* Normal numbers, which are most, go a short way. */
 static float half_to_float(uint16_t bits) {
+  uint32_t exponent = bits >> 10 & 31;
+  if (exponent > 0 && exponent < 31) {
+    return float_of((uint32_t)(bits & 0x8000) << 16 | (exponent + 112) << 23
+        | (uint32_t)(bits & 0x3ff) << 13);
+  }
   return widen_small(bits, 10, 5, 15);
 }
 
 static uint16_t float_to_half(float value) {
+  uint32_t bits = bits_of(value);
+  uint32_t exponent = bits >> 23 & 255;
+  if (exponent > 112 && exponent < 142) {
+    /* A carry of the rounding goes on into the exponent, as it must. */
+    uint32_t magnitude = (bits & 0x7fffffff) - (112u << 23);
+    return (uint16_t)((bits >> 16 & 0x8000)
+        | (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13);
+  }
   return (uint16_t)round_small(value, 10, 15, 0x7fff, 0x7bff, false);
 }
 
@@ -144,15 +158,32 @@ static void store(void *values, size_t i, ncclDataType_t type, float value) {
     }                                                                                               \
   } while (0)
 
-/* fmin and fmax take the number where the other operand is NaN. */
+/*
+ * As a GPU's minimum: the number where the other operand is NaN, also a signalling one, which fmin
+ * would hand on; and -0 is less than +0.
+ */
+static double lesser(double a, double b) {
+  if (isnan(a) || isnan(b)) {
+    return isnan(a) ? b : a;
+  }
+  return a == b ? (signbit(a) ? a : b) : a < b ? a : b;
+}
+
+static double greater(double a, double b) {
+  if (isnan(a) || isnan(b)) {
+    return isnan(a) ? b : a;
+  }
+  return a == b ? (signbit(a) ? b : a) : a > b ? a : b;
+}
+
 static double combine(double a, double b, ncclRedOp_t op) {
   switch ((int)op) {
     case ncclProd:
       return a * b;
     case ncclMax:
-      return fmax(a, b);
+      return greater(a, b);
     case ncclMin:
-      return fmin(a, b);
+      return lesser(a, b);
     default:
       return a + b;
   }
@@ -163,9 +194,9 @@ static float combine_floats(float a, float b, ncclRedOp_t op) {
     case ncclProd:
       return a * b;
     case ncclMax:
-      return fmaxf(a, b);
+      return (float)greater(a, b);
     case ncclMin:
-      return fminf(a, b);
+      return (float)lesser(a, b);
     default:
       return a + b;
   }

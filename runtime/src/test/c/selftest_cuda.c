@@ -101,6 +101,11 @@ static void test_capture_errors(void) {
   CU(cuThreadExchangeStreamCaptureMode(&mode));
   FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuEventQuery(event));
   FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(a, &graph));
+  /* A capture ends with its stream. */
+  CUstream gone;
+  CU(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamBeginCapture_v2(gone, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CU(cuStreamDestroy_v2(gone));
   /* Order between streams, and times. */
   CUevent before;
   float elapsed = 0;

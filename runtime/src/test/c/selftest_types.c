@@ -197,6 +197,11 @@ void body_window(struct rank *rank) {
   void *user;
   NC(ncclWinGetUserPtr(rank->comm, window, &user));
   EXPECT(user == buffer);
+  void *seen;
+  NC(ncclGetPeerDevicePointer(window, 8, me, &seen));
+  EXPECT(seen == (char *)buffer + 8);
+  FAILS(ncclInvalidArgument, ncclGetPeerDevicePointer(window, 8, 2, &seen));
+  EXPECT(ncclTeamRankToWorld(rank->comm, ncclTeamLsa(rank->comm), peer) == peer);
   int32_t *data = allocate(me, MB2);
   for (int round = 1; round <= 3; round++) {
     data[0] = 100 * me + round;
@@ -381,6 +386,30 @@ static void test_nonblocking_operations(void) {
   EXPECT(standin_live("comm") == 0);
 }
 
+/* A blocking initialisation that waits in vain, ended by an abort of another thread. */
+static ncclComm_t lonely;
+
+static void *init_lonely(void *argument) {
+  use_device(0);
+  EXPECT(ncclCommInitRank(&lonely, 2, *(ncclUniqueId *)argument, 0) != ncclSuccess);
+  return NULL;
+}
+
+static void test_abort_of_init(void) {
+  ncclUniqueId id;
+  pthread_t thread;
+  ncclComm_t comm;
+  NC(ncclGetUniqueId(&id));
+  EXPECT(pthread_create(&thread, NULL, init_lonely, &id) == 0);
+  while ((comm = __atomic_load_n(&lonely, __ATOMIC_ACQUIRE)) == NULL) {
+    standin_sleep(1);
+  }
+  standin_sleep(10);
+  NC(ncclCommAbort(comm));
+  pthread_join(thread, NULL);
+  EXPECT(standin_live("comm") == 0);
+}
+
 /* Two ranks on one device, and a buffer that is not there. */
 static void test_usage(void) {
   int one_device[] = {0, 0};
@@ -396,6 +425,15 @@ static void test_usage(void) {
   NC(ncclCommDestroy(comms[1]));
 #endif
   NC(ncclCommInitAll(comms, 1, NULL));
+  /* A stream of another device. */
+  use_device(1);
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  int32_t *data = allocate(0, MB2);
+  FAILS(ncclUnhandledCudaError,
+      ncclAllReduce(data, data, 1, ncclInt32, ncclSum, comms[0], stream));
+  release(data, MB2);
+  CU(cuStreamDestroy_v2(stream));
+  use_device(0);
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   void *gone = allocate(0, MB2);
   CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)gone;
@@ -421,6 +459,7 @@ const struct test type_tests[] = {
     {"branches", test_branches},
     {"stress", test_stress},
     {"nonblocking-operations", test_nonblocking_operations},
+    {"abort-of-init", test_abort_of_init},
     {"usage", test_usage},
     {NULL, NULL},
 };

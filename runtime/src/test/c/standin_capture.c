@@ -189,6 +189,19 @@ static void end(struct capture *capture) {
   free(capture);
 }
 
+/* A stream is destroyed: nobody can end a capture that began in it. */
+void si_capture_leave(CUstream stream) {
+  struct capture *capture = stream->capture;
+  if (capture->origin == stream) {
+    si_graph_free(capture->graph);
+    end(capture);
+  } else {
+    si_capture_fail(capture);
+    stream->capture = NULL;
+    si_nodes_clear(&stream->last);
+  }
+}
+
 CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph) {
   ENTER(cuStreamEndCapture, NEEDS_INIT);
   REQUIRE(graph != NULL, CUDA_ERROR_INVALID_VALUE);

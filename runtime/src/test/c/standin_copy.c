@@ -434,6 +434,16 @@ static CUresult describe_pointer(void *data, CUpointer_attribute attribute, CUde
   }
 }
 
+/* For RDMA, which the stand-in's devices can not do. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t size,
+    CUmemRangeHandleType handleType, unsigned long long flags) {
+  ENTER(cuMemGetHandleForAddressRange, NEEDS_CONTEXT);
+  REQUIRE(handle != NULL && ptr != 0 && size > 0 && flags == 0
+          && handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+      CUDA_ERROR_INVALID_VALUE);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr) {
   ENTER(cuPointerGetAttribute, NEEDS_CONTEXT);
   REQUIRE(data != NULL, CUDA_ERROR_INVALID_VALUE);

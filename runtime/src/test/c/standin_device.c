@@ -371,11 +371,18 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  ENTER(cuDevicePrimaryCtxSetFlags_v2, NEEDS_INIT);
+  REQUIRE_DEVICE(dev);
+  si_contexts[dev].flags = flags;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active) {
   ENTER(cuDevicePrimaryCtxGetState, NEEDS_INIT);
   REQUIRE(flags != NULL && active != NULL, CUDA_ERROR_INVALID_VALUE);
   REQUIRE_DEVICE(dev);
-  *flags = 0;
+  *flags = si_contexts[dev].flags;
   *active = si_contexts[dev].retained > 0;
   return CUDA_SUCCESS;
 }

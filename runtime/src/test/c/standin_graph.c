@@ -4,6 +4,7 @@
  * other.
  */
 #include "cuda_internal.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,31 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *numNodes) {
     }
     *numNodes = *numNodes < graph->nodes.count ? *numNodes : graph->nodes.count;
   }
+done:
+  pthread_mutex_unlock(&si_lock);
+  return result;
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flags) {
+  ENTER(cuGraphDebugDotPrint, NEEDS_INIT);
+  (void)flags;
+  REQUIRE(path != NULL, CUDA_ERROR_INVALID_VALUE);
+  CUresult result = CUDA_SUCCESS;
+  FILE *file = NULL;
+  pthread_mutex_lock(&si_lock);
+  CHECK(is_graph(graph), CUDA_ERROR_INVALID_VALUE);
+  file = fopen(path, "w");
+  CHECK(file != NULL, CUDA_ERROR_OPERATING_SYSTEM);
+  fprintf(file, "digraph dot {\n");
+  for (size_t i = 0; i < graph->nodes.count; i++) {
+    CUgraphNode node = graph->nodes.at[i];
+    fprintf(file, "  node_%zu [label=\"type %d\"];\n", i, (int)node->op->type);
+    for (size_t d = 0; d < node->deps.count; d++) {
+      fprintf(file, "  node_%zu -> node_%zu;\n", node->deps.at[d]->index, i);
+    }
+  }
+  fprintf(file, "}\n");
+  fclose(file);
 done:
   pthread_mutex_unlock(&si_lock);
   return result;

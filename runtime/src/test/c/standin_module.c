@@ -162,6 +162,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
   pthread_mutex_lock(&si_lock);
   CUstream stream;
   CUresult result = si_stream(handle, &stream);
+  if (result == CUDA_SUCCESS && stream->ctx != si_current()) {
+    result = CUDA_ERROR_INVALID_HANDLE;
+  }
   if (result == CUDA_SUCCESS) {
     result = si_submit(stream, si_op_create(CU_GRAPH_NODE_TYPE_KERNEL, run_kernel, call, free));
   } else {

@@ -248,7 +248,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   CHECK(stream > CU_STREAM_PER_THREAD && stream->magic == STREAM_MAGIC,
       CUDA_ERROR_INVALID_HANDLE);
   if (stream->capture != NULL) {
-    si_capture_fail(stream->capture);
+    si_capture_leave(stream);
   }
   /* What is queued is still done. */
   stream->magic = DEAD_MAGIC;
@@ -473,7 +473,11 @@ CUresult standin_enqueue(CUstream handle, struct standin_order *order, void (*ru
   CUresult result = si_stream(handle, &stream);
   if (result == CUDA_SUCCESS) {
     struct op *op = si_op_create(CU_GRAPH_NODE_TYPE_KERNEL, run, data, release);
-    if (stream->capture != NULL) {
+    if (stream->ctx != si_current()) {
+      /* As with kernels: the stream must be one of the current device. */
+      result = CUDA_ERROR_INVALID_HANDLE;
+      si_op_release(op);
+    } else if (stream->capture != NULL) {
       result = enqueue_captured(stream, order, op);
     } else {
       if (order->last != NULL && order->last->stream != stream && !si_mark_done(order->last)) {

@@ -3,139 +3,146 @@ package io.nccl4j.cuda;
 import io.nccl4j.Graph;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.schedule.CaptureNodes;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
-import java.util.TreeSet;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A capture under way. CUDA captures the work itself; here it is noted what was captured, for
- * messages, updates and checks. Used by one thread at a time, as its streams are.
+ * messages, updates and checks. Used by one thread at a time, as its streams are, but for {@link
+ * #communicatorEnds}.
  */
 final class CudaCapture implements CudaCommunicator.Holder {
-  private static final int CAPTURE_ERRORS = 900;
-  private static final int LAST_CAPTURE_ERROR = 908;
-
   private final CudaStream origin;
-  private final List<CudaNode> nodes = new ArrayList<>();
-  private final Map<CudaStream, TreeSet<Integer>> frontiers = new HashMap<>();
-  private int works;
-  private volatile boolean ended;
+  private final CaptureNodes<CudaStream, CudaNode> nodes;
+  private final Set<CudaCommunicator> communicators = new LinkedHashSet<>();
+  private final List<Runnable> afterwards = new ArrayList<>();
+  private boolean over;
   private boolean givenUp;
 
   CudaCapture(CudaStream origin) {
     this.origin = origin;
-    frontiers.put(origin, new TreeSet<>());
+    this.nodes = new CaptureNodes<>(origin, CudaNode::after);
   }
 
   boolean hasEnded() {
-    return ended;
+    return nodes.hasEnded();
   }
 
   /** Numbers works in the order of their calls. */
   int nextOrder() {
-    return works++;
+    return nodes.nextOrder();
   }
 
   void addPlan(CudaStream stream, CudaWork first) {
     List<CudaWork> plan = new ArrayList<>();
     for (CudaWork work = first; work != null; work = (CudaWork) work.next) {
       plan.add(work);
-      work.communicator.heldBy(this);
+      if (communicators.add(work.communicator)) {
+        work.communicator.heldBy(this);
+      }
     }
-    add(stream, CudaNode.plan(plan, frontier(stream)));
+    nodes.add(stream, CudaNode.plan(plan, frontier(stream)));
   }
 
   void addTransfer(CudaStream stream, int kind, Object target, @Nullable Object source) {
-    add(stream, CudaNode.transfer(kind, target, source, frontier(stream)));
-  }
-
-  private void add(CudaStream stream, CudaNode node) {
-    TreeSet<Integer> frontier = frontiers.get(stream);
-    frontier.clear();
-    frontier.add(nodes.size());
-    nodes.add(node);
+    nodes.add(stream, CudaNode.transfer(kind, target, source, frontier(stream)));
   }
 
   /** The nodes after which the stream's next one comes. */
   int[] frontier(CudaStream stream) {
-    return frontiers.get(stream).stream().mapToInt(Integer::intValue).toArray();
+    return nodes.frontier(stream);
   }
 
   /** Makes the stream's next node come after these nodes, too; the stream may join by that. */
   void join(CudaStream stream, int[] after) {
-    TreeSet<Integer> frontier = frontiers.computeIfAbsent(stream, ignored -> new TreeSet<>());
-    for (int node : after) {
-      frontier.add(node);
-    }
+    nodes.join(stream, after);
   }
 
   /** Ends the capture for all its streams. */
   Graph end(CudaStream stream) {
-    if (stream != origin) {
+    nodes.requireOrigin(stream);
+    MemorySegment graph = endNative();
+    leaveAll();
+    if (givenUp) {
       throw new InvalidUsageException(
-          "endCapture: this stream joined a capture that began on another stream",
-          "end it where it began");
+          "endCapture: a communicator in the capture has failed or was closed",
+          "capture with communicators that stay open");
     }
-    MemorySegment graph;
-    synchronized (this) {
-      leave();
-      if (givenUp) {
-        throw new InvalidUsageException(
-            "endCapture: a communicator in the capture has failed or was closed",
-            "capture with communicators that stay open");
-      }
-      graph = endNative();
+    try {
+      CudaGraph captured = CudaGraph.of((CudaDevice) origin.device(), graph, nodes.joinedNodes());
+      release();
+      return captured;
+    } catch (InvalidUsageException e) {
+      destroy(graph);
+      release();
+      throw e;
     }
-    CudaGraph captured = CudaGraph.of((CudaDevice) origin.device(), graph, List.copyOf(nodes));
-    release();
-    return captured;
   }
 
-  private void leave() {
-    ended = true;
-    frontiers.keySet().forEach(CudaStream::leaveCapture);
+  /**
+   * A stream is closed: without the first one there is no capture. CUDA has the others in it to the
+   * end.
+   *
+   * @param destroy what ends the CUDA stream
+   */
+  void drop(CudaStream stream, Runnable destroy) {
+    if (!nodes.drop(stream)) {
+      stream.leaveCapture();
+      afterwards.add(destroy);
+      return;
+    }
+    destroy(endNative());
+    leaveAll();
+    release();
+    destroy.run();
+  }
+
+  private void leaveAll() {
+    nodes.end();
+    nodes.streams().forEach(CudaStream::leaveCapture);
+    afterwards.forEach(Runnable::run);
+    afterwards.clear();
   }
 
   private void release() {
-    CudaExecutableGraph.communicatorsOf(nodes).forEach(held -> held.releasedBy(this));
+    communicators.forEach(held -> held.releasedBy(this));
   }
 
-  private MemorySegment endNative() {
+  /** The captured graph, NULL if CUDA has none: it was ended before, or does not hang together. */
+  private synchronized MemorySegment endNative() {
+    if (over) {
+      return MemorySegment.NULL;
+    }
+    over = true;
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       int result = Cuda.cuStreamEndCapture(origin.handle(), out);
-      if (result == Driver.CAPTURE_UNJOINED) {
-        throw new InvalidUsageException(
-            "endCapture: a stream that joined the capture was not joined back",
-            "record an event on it after its last work, and wait for that event on the first"
-                + " stream");
+      if (result != Driver.CAPTURE_UNJOINED) {
+        Driver.check(result, "cuStreamEndCapture");
       }
-      Driver.check(result, "cuStreamEndCapture");
       return out.get(ValueLayout.ADDRESS, 0);
     }
   }
 
-  /** Gives the capture up; one that is invalid or not joined ends, too. */
+  private static void destroy(MemorySegment graph) {
+    if (!graph.equals(MemorySegment.NULL)) {
+      Driver.check(Cuda.cuGraphDestroy(graph), "cuGraphDestroy");
+    }
+  }
+
+  /** Gives the capture up. */
   @Override
   public synchronized void communicatorEnds() {
-    if (!ended && !givenUp) {
+    if (!over) {
       givenUp = true;
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
-        int result = Cuda.cuStreamEndCapture(origin.handle(), out);
-        MemorySegment graph = out.get(ValueLayout.ADDRESS, 0);
-        if (!graph.equals(MemorySegment.NULL)) {
-          Driver.check(Cuda.cuGraphDestroy(graph), "cuGraphDestroy");
-        } else if (result < CAPTURE_ERRORS || result > LAST_CAPTURE_ERROR) {
-          Driver.check(result, "cuStreamEndCapture");
-        }
-      }
+      destroy(endNative());
     }
   }
 }

@@ -21,6 +21,7 @@ import org.jspecify.annotations.Nullable;
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Holder {
+  private final CudaDevice device;
   private List<CudaNode> nodes;
   private List<CudaCommunicator> communicators;
   private List<CudaNode.Operation> operations;
@@ -31,7 +32,8 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
   private volatile boolean closed;
   private volatile boolean lost;
 
-  private CudaExecutableGraph(MemorySegment handle, List<CudaNode> nodes) {
+  private CudaExecutableGraph(CudaDevice device, MemorySegment handle, List<CudaNode> nodes) {
+    this.device = device;
     this.handle = handle;
     this.nodes = nodes;
     this.communicators = communicatorsOf(nodes);
@@ -40,7 +42,8 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
 
   static CudaExecutableGraph of(CudaGraph graph) {
     CudaExecutableGraph made =
-        new CudaExecutableGraph(instantiate(graph.device(), graph.handle()), graph.nodes());
+        new CudaExecutableGraph(
+            graph.device(), instantiate(graph.device(), graph.handle()), graph.nodes());
     made.communicators.forEach(communicator -> communicator.heldBy(made));
     return made;
   }
@@ -78,6 +81,11 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
           "pass a cuda stream");
     }
     requireOpen();
+    if (own.device() != device) {
+      throw new InvalidArgumentException(
+          "launch: the stream is on " + own.device() + ", the graph was captured on " + device,
+          "launch it on a stream of the device where the capture began");
+    }
     if (own.isCapturing()) {
       throw new InvalidUsageException(
           "launch: the stream is being captured", "graphs in graphs are not captured");

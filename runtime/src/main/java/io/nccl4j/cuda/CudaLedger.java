@@ -4,6 +4,7 @@ import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Signature;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What a rank has called: counts, and the last {@value #ENTRIES} collectives. Written by the
@@ -17,8 +18,39 @@ final class CudaLedger {
 
   private final long[] entries = new long[ENTRIES * FIELDS];
   private volatile long collectives;
+  private final PairLedger sent;
+  private final PairLedger expected;
+  private final PairLedger blocksSent;
+  private final PairLedger blocksExpected;
   private volatile long sends;
   private volatile long receives;
+
+  CudaLedger(int nranks) {
+    sent = new PairLedger(nranks);
+    expected = new PairLedger(nranks);
+    blocksSent = new PairLedger(nranks);
+    blocksExpected = new PairLedger(nranks);
+  }
+
+  /** Sends, by peer. */
+  PairLedger sent() {
+    return sent;
+  }
+
+  /** Receives, by peer. */
+  PairLedger expected() {
+    return expected;
+  }
+
+  /** Blocks of collectives whose counts only a pair knows, sent by this rank. */
+  PairLedger blocksSent() {
+    return blocksSent;
+  }
+
+  /** As {@link #blocksSent}, expected by this rank. */
+  PairLedger blocksExpected() {
+    return blocksExpected;
+  }
 
   long collectives() {
     return collectives;
@@ -41,10 +73,12 @@ final class CudaLedger {
   long note(OpKind kind, long code, long count, long signature) {
     switch (kind) {
       case SEND -> {
-        return ++sends;
+        ++sends;
+        return sent.note((int) (code >>> 32), code, count);
       }
       case RECV -> {
-        return ++receives;
+        ++receives;
+        return expected.note((int) (code >>> 32), code, count);
       }
       default -> {
         long seq = collectives + 1;
@@ -56,6 +90,36 @@ final class CudaLedger {
         collectives = seq;
         return seq;
       }
+    }
+  }
+
+  /** Notes the blocks of a collective whose counts only a pair knows. */
+  void noteBlocks(CudaWork work, int rank) {
+    boolean root = work.root == rank;
+    switch (work.kind) {
+      case ALL_TO_ALL_V -> {
+        noteAll(blocksSent, work.code(), work.sendCounts);
+        noteAll(blocksExpected, work.code(), work.recvCounts);
+      }
+      case GATHER_V -> {
+        blocksSent.note(work.root, work.code(), work.count);
+        if (root) {
+          noteAll(blocksExpected, work.code(), work.recvCounts);
+        }
+      }
+      case SCATTER_V -> {
+        blocksExpected.note(work.root, work.code(), work.count);
+        if (root) {
+          noteAll(blocksSent, work.code(), work.sendCounts);
+        }
+      }
+      default -> {}
+    }
+  }
+
+  private static void noteAll(PairLedger ledger, long code, long @Nullable [] counts) {
+    for (int peer = 0; counts != null && peer < counts.length; peer++) {
+      ledger.note(peer, code, counts[peer]);
     }
   }
 

@@ -716,9 +716,19 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     if (closed) {
       return;
     }
-    refuseInCapture("close");
-    awaitPosition(next, Long.MAX_VALUE);
+    CudaCapture capturing = capture;
+    awaitLaunches();
     closed = true;
+    if (capturing == null) {
+      destroy();
+    } else {
+      capturing.drop(this, this::destroy);
+    }
+  }
+
+  private void destroy() {
+    // In a capture nobody could wait for what was queued before it.
+    awaitPosition(next, Long.MAX_VALUE);
     device.streams().remove(this);
     NcclException failure;
     try (CudaDevice.Scope ignored = device.enter()) {

@@ -5,6 +5,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.schedule.Signature;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -155,19 +156,78 @@ final class Team {
       }
     }
     waiting.agreedUpTo(compared);
+    for (int i = 0; i < ranks.size(); i++) {
+      MismatchException e = pairs(waiting, ranks.get(i));
+      if (e != null) {
+        return e;
+      }
+    }
     return null;
+  }
+
+  private static @Nullable MismatchException pairs(CudaCommunicator one, CudaCommunicator other) {
+    MismatchException e = direction(one, other);
+    return e != null || one == other ? e : direction(other, one);
+  }
+
+  private static @Nullable MismatchException direction(CudaCommunicator from, CudaCommunicator to) {
+    CudaLedger sender = from.ledger();
+    CudaLedger receiver = to.ledger();
+    int s = from.rank();
+    int r = to.rank();
+    long message = PairLedger.difference(sender.sent(), r, receiver.expected(), s);
+    if (message > 0) {
+      return new MismatchException(
+          between(from, to)
+              + ": rank "
+              + r
+              + " called "
+              + describe(receiver.expected(), s, message)
+              + ", rank "
+              + s
+              + " called "
+              + describe(sender.sent(), r, message),
+          "give send and recv the same count and type");
+    }
+    long block = PairLedger.difference(sender.blocksSent(), r, receiver.blocksExpected(), s);
+    return block == 0
+        ? null
+        : new MismatchException(
+            between(from, to)
+                + " in "
+                + describe(receiver.blocksExpected(), s, block)
+                + ": rank "
+                + s
+                + " sends rank "
+                + r
+                + " "
+                + sender.blocksSent().count(r, block)
+                + " elements, rank "
+                + r
+                + " counts on "
+                + receiver.blocksExpected().count(s, block),
+            "make both ranks' counts equal");
+  }
+
+  private static String describe(PairLedger ledger, int peer, long seq) {
+    return Signature.describe(ledger.code(peer, seq), ledger.count(peer, seq));
+  }
+
+  private static String between(CudaCommunicator one, CudaCommunicator other) {
+    return "ranks "
+        + one.rank()
+        + " and "
+        + other.rank()
+        + " of communicator "
+        + one.name()
+        + " disagree";
   }
 
   private static MismatchException difference(
       CudaCommunicator one, CudaCommunicator other, long seq) {
     return new MismatchException(
-        "ranks "
-            + one.rank()
-            + " and "
-            + other.rank()
-            + " of communicator "
-            + one.name()
-            + " disagree at collective #"
+        between(one, other)
+            + " at collective #"
             + seq
             + ": rank "
             + one.rank()

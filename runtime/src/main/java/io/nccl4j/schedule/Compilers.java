@@ -15,22 +15,21 @@ final class Compilers {
   private static final Path TASKS = Path.of("/proc/self/task");
   private static final long LOOK_NANOS = 1_000_000;
   private static final int QUIET_LOOKS = 5;
-  private static final long PATIENCE_NANOS = 1_000_000_000;
 
   /** Where nobody can tell whether they run. */
   private static final long GUESS_NANOS = 50_000_000;
 
   private Compilers() {}
 
-  /** Waits until no compiler has been running for some milliseconds, at most a second. */
-  static void awaitIdle() {
+  /** Waits until no compiler has been running for some milliseconds. */
+  static void awaitIdle(long mostNanos) {
     if (!Files.isDirectory(TASKS)) {
-      LockSupport.parkNanos(GUESS_NANOS);
+      LockSupport.parkNanos(Math.min(GUESS_NANOS, mostNanos));
       return;
     }
     long start = System.nanoTime();
     int quiet = 0;
-    while (quiet < QUIET_LOOKS && System.nanoTime() - start < PATIENCE_NANOS) {
+    while (quiet < QUIET_LOOKS && System.nanoTime() - start < mostNanos) {
       LockSupport.parkNanos(LOOK_NANOS);
       quiet = anyRuns() ? 0 : quiet + 1;
     }

@@ -45,6 +45,9 @@ final class WarmUpRun {
    */
   private static final int LAST = 32;
 
+  /** How long the compilers are waited for at most, after each part. */
+  private static final long COMPILERS_NANOS = 1_000_000_000;
+
   private static final Set<ReduceOp.Kind> SUM_ONLY = Set.of(ReduceOp.Kind.SUM);
 
   private final Communicator communicator;
@@ -79,11 +82,14 @@ final class WarmUpRun {
       requireSamePlan(stream);
     }
     long bytes = capacity();
+    // The other ranks wait meanwhile, in an operation that has its deadline.
+    long patience =
+        Math.min(COMPILERS_NANOS, communicator.config().operationTimeout().toNanos() / 4);
     for (round = 0; round < ROUNDS; round++) {
       runAll(bytes);
       if (round < ROUNDS - 1) {
         // What a compiler has left to do would be done during the caller's first operations.
-        Compilers.awaitIdle();
+        Compilers.awaitIdle(patience);
       }
       try (Stream stream = device.newStream()) {
         communicator.barrier(stream);

@@ -38,6 +38,14 @@ record NcclRounding(int fractionBits, double smallest, double largest) {
         product
             ? Arrays.stream(terms).map(t -> Math.max(1, Math.abs(t))).reduce(1, (a, b) -> a * b)
             : Arrays.stream(terms).map(Math::abs).sum();
+    if (reduction == Case.Reduction.AVG) {
+      // Scaled before they are added, so that sums stay in range where ours do not.
+      double[] shares = Arrays.stream(terms).map(t -> t / terms.length).toArray();
+      double mean = Arrays.stream(shares).sum();
+      if (want != mean && accepts(Case.Reduction.SUM, shares, got, mean)) {
+        return true;
+      }
+    }
     double steps = terms.length + 2;
     double unit = Math.scalb(1.0, -fractionBits);
     double exact = product ? Arrays.stream(terms).reduce(1, (a, b) -> a * b) : want;

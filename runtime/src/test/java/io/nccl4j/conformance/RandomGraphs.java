@@ -1,5 +1,6 @@
 package io.nccl4j.conformance;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
@@ -89,7 +90,8 @@ final class RandomGraphs implements AutoCloseable {
     rank = communicator.rank();
     nranks = communicator.nranks();
     program = new Random(seed);
-    way = new Random(seed * 31 + rank);
+    // NCCL wants the same groups and graphs on all ranks.
+    way = new Random(seed * 31 + (TestBackend.BACKEND == Backend.HOST ? rank : 0));
     model = new int[nranks][BUFFERS][LENGTH];
     for (int[][] of : model) {
       for (int[] buffer : of) {
@@ -99,7 +101,7 @@ final class RandomGraphs implements AutoCloseable {
     for (int i = 0; i < BUFFERS; i++) {
       // Memory of the program's own goes other ways between processes.
       buffers.add(
-          way.nextInt(4) == 0
+          way.nextInt(4) == 0 && TestBackend.BACKEND == Backend.HOST
               ? communicator.device().wrap(Arena.ofAuto().allocate((long) LENGTH * Integer.BYTES))
               : communicator.device().allocate(DataType.INT32, LENGTH));
       buffers.get(i).copyFrom(model[rank][i]);
