@@ -703,12 +703,46 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   private void checkDeadline(long waitedNanos) {
     Slot slot = ring[(int) head & CAPACITY - 1];
-    CudaWork work = slot.works;
+    checkDeadline(slot.works, slot.graph, waitedNanos);
+  }
+
+  private static void checkDeadline(
+      @Nullable CudaWork work, @Nullable CudaExecutableGraph graph, long waitedNanos) {
     if (work != null) {
       work.communicator.checkDeadline(work, waitedNanos);
-    } else if (slot.graph != null) {
-      slot.graph.checkDeadline(waitedNanos);
+    } else if (graph != null) {
+      graph.checkDeadline(waitedNanos);
     }
+  }
+
+  /** Keeps the deadline of what lies first in the stream, for a thread that is not its user. */
+  final class Patience {
+    private long seen = head;
+    private long since = System.nanoTime();
+
+    void checkDeadline() {
+      long now = System.nanoTime();
+      CudaWork work = null;
+      CudaExecutableGraph graph = null;
+      guard.enter();
+      try {
+        if (head != seen || head == next) {
+          seen = head;
+          since = now;
+          return;
+        }
+        Slot slot = ring[(int) head & CAPACITY - 1];
+        work = slot.works;
+        graph = slot.graph;
+      } finally {
+        guard.leave();
+      }
+      CudaStream.checkDeadline(work, graph, now - since);
+    }
+  }
+
+  Patience newPatience() {
+    return new Patience();
   }
 
   @Override

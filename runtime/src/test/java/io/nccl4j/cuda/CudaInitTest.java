@@ -10,6 +10,8 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
@@ -211,7 +213,8 @@ class CudaInitTest {
     Throwable thrown =
         CudaRig.outcome(
             ignored -> {
-              try (var filled = fill(CudaRig.device(2))) {
+              try (DeviceBuffer filled = fill(CudaRig.device(2))) {
+                assertEquals(32L << 20, filled.byteSize());
                 standIn.inject("cuMemCreate", 0, StandIn.Fault.ERROR, 2);
                 Communicator.initAll(CudaRig.devices(0, 4), CudaRig.CONFIG).close();
               }
@@ -221,7 +224,7 @@ class CudaInitTest {
   }
 
   /** All of the chunk that a device keeps. */
-  private static io.nccl4j.DeviceBuffer fill(io.nccl4j.Device device) {
+  private static DeviceBuffer fill(Device device) {
     return device.allocate(32L << 20);
   }
 
@@ -231,7 +234,8 @@ class CudaInitTest {
     Throwable thrown =
         CudaRig.outcome(
             ignored -> {
-              try (var filled = fill(CudaRig.device(1))) {
+              try (DeviceBuffer filled = fill(CudaRig.device(1))) {
+                assertEquals(32L << 20, filled.byteSize());
                 StandIn.environment("STANDIN_CUDA_MEMORY", Long.toString(33L << 20));
                 new CudaRig(0, 2, CudaRig.CONFIG).close();
               } finally {
