@@ -35,7 +35,7 @@ final class CudaRig implements AutoCloseable {
   static final CommunicatorConfig CONFIG = config(20_000);
 
   private static final long HANG_NANOS = 25_000_000_000L;
-  private static final int DEVICES = 16;
+  private static final int DEVICES = 8;
   private static final StandIn STAND_IN = load();
   private static Map<String, Long> baseline = Map.of();
 
