@@ -171,7 +171,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     }
   }
 
-  /** Destroys the reductions made for what is launched; NCCL refuses that only when it is broken. */
+  /**
+   * Destroys the reductions made for what is launched; NCCL refuses that only when it is broken.
+   */
   private void releaseOps() {
     if (createdCount == 0) {
       return;

@@ -182,8 +182,7 @@ final class CudaHeap {
     NcclException failure =
         Driver.also(null, Cuda.cuMemUnmap(chunk.address, chunk.bytes), "cuMemUnmap");
     failure =
-        Driver.also(
-            failure, Cuda.cuMemAddressFree(chunk.address, chunk.bytes), "cuMemAddressFree");
+        Driver.also(failure, Cuda.cuMemAddressFree(chunk.address, chunk.bytes), "cuMemAddressFree");
     failure = Driver.also(failure, Cuda.cuMemRelease(chunk.handle), "cuMemRelease");
     if (failure != null) {
       throw failure;

@@ -108,8 +108,8 @@ final class CudaLaunch {
     int result = begun ? Nccl.ncclGroupEnd() : NcclResults.SUCCESS;
     begun = false;
     if (failure == null && NcclResults.isFailure(result)) {
-      failure = NcclResults.failure(
-              result, "a group that begins with " + plans.getFirst().describe());
+      failure =
+          NcclResults.failure(result, "a group that begins with " + plans.getFirst().describe());
     }
     guarded.forEach(communicator -> communicator.guard().leave());
     NcclException thrown = failure;

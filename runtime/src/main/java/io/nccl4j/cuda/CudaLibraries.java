@@ -29,6 +29,7 @@ final class CudaLibraries {
     static final int NCCL_VERSION = GpuLibrary.NCCL.version();
     static final int DRIVER_VERSION = GpuLibrary.CUDA.version();
     static final int INIT = Cuda.cuInit(0);
+
     /** Minus an error where they cannot be counted. */
     static final int DEVICES = INIT == Driver.SUCCESS ? countDevices() : 0;
 

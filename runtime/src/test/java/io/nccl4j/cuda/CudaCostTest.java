@@ -64,8 +64,7 @@ class CudaCostTest {
         least = Math.min(least, allocated);
       }
     }
-    System.out.printf(
-        "cuda, %s: %d B in %d operations, %d blocks%n", name, least, BLOCK, blocks);
+    System.out.printf("cuda, %s: %d B in %d operations, %d blocks%n", name, least, BLOCK, blocks);
     assertEquals(0, least, name);
   }
 

@@ -737,8 +737,7 @@ class CudaFaultTest {
   }
 
   private static void requireNcclError(Throwable thrown, int code) {
-    NcclException e =
-        assertInstanceOf(NCCL_ERRORS.getOrDefault(code, NcclException.class), thrown);
+    NcclException e = assertInstanceOf(NCCL_ERRORS.getOrDefault(code, NcclException.class), thrown);
     assertEquals(NcclException.Result.values()[code], e.result());
     requireText(e, "(" + code + ")", "nccl");
     assertFalse(e.remedy().isEmpty(), () -> "no remedy: " + e.getMessage());
@@ -762,8 +761,7 @@ class CudaFaultTest {
 
   private static void requireRefused(CudaRig rig, int rank) {
     assertEquals(Communicator.State.FAILED, rig.communicators.get(rank).state());
-    InvalidUsageException e =
-        assertThrows(InvalidUsageException.class, () -> refusal(rig, rank));
+    InvalidUsageException e = assertThrows(InvalidUsageException.class, () -> refusal(rig, rank));
     requireText(e, "has failed", "create a new one");
   }
 
@@ -772,8 +770,7 @@ class CudaFaultTest {
     try (Stream stream = rig.communicators.get(rank).device().newStream()) {
       rig.communicators
           .get(rank)
-          .allReduce(
-              rig.in.get(rank), rig.out.get(rank), 1, DataType.INT32, ReduceOp.SUM, stream);
+          .allReduce(rig.in.get(rank), rig.out.get(rank), 1, DataType.INT32, ReduceOp.SUM, stream);
     }
   }
 }

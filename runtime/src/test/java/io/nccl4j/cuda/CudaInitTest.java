@@ -256,8 +256,7 @@ class CudaInitTest {
                 CudaRig.outcomes(
                     2,
                     rank -> {
-                      Communicator child =
-                          rig.communicators.get(rank).split(0, rank, config);
+                      Communicator child = rig.communicators.get(rank).split(0, rank, config);
                       assertEquals(2, child == null ? 0 : child.nranks());
                       if (child != null) {
                         child.close();

@@ -227,7 +227,9 @@ final class CudaRig implements AutoCloseable {
     return true;
   }
 
-  /** Nothing is alive that was not before the test; what ends in the background may take a while. */
+  /**
+   * Nothing is alive that was not before the test; what ends in the background may take a while.
+   */
   static void requireNoLeak() {
     if (!eventually(() -> STAND_IN.live().equals(baseline))) {
       assertEquals(baseline, STAND_IN.live(), "alive after everything was closed");

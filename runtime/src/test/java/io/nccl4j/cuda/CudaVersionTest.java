@@ -74,11 +74,7 @@ class CudaVersionTest {
   void unusableIsRefused(String variable, String value, String problem, String remedy)
       throws Exception {
     requireText(
-        run(StandIn.NCCL_2_30, Map.of(variable, value)),
-        "unavailable ",
-        problem,
-        remedy,
-        "again ");
+        run(StandIn.NCCL_2_30, Map.of(variable, value)), "unavailable ", problem, remedy, "again ");
   }
 
   @Test
