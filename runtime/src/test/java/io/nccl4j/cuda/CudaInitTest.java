@@ -280,7 +280,7 @@ class CudaInitTest {
   @CsvSource({"ncclCommSplit, 2", "ncclCommSplit, 3", "ncclCommUserRank, 3", "ncclCommCount, 3"})
   void splitFails(String function, int code) {
     standIn.inject(function, 0, StandIn.Fault.ERROR, code);
-    NcclException e = assertInstanceOf(NcclException.class, split(SHORT));
+    NcclException e = assertInstanceOf(NcclException.class, split(CudaRig.CONFIG));
     assertEquals(NcclException.Result.values()[code], e.result());
     requireText(e, "(" + code + ")", "injected error");
   }
