@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
 class CudaCostTest {
   private static final int BLOCK = 200;
   private static final int WARM_UP_BLOCKS = 5;
-  private static final int MOST_BLOCKS = 200;
+  private static final int MOST_BLOCKS = 2000;
 
   /** Twenty times what is allowed on a machine of one's own: this one may be shared. */
   private static final double MOST_NANOS = 2400;
