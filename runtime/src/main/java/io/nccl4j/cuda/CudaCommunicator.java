@@ -23,6 +23,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -49,6 +50,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private final CommunicatorConfig config;
   private final Team team;
   private final CudaDevice cudaDevice;
+  private final CudaBuffer barrierFlag;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment asyncOut = arena.allocate(ValueLayout.JAVA_INT);
   private final MemorySegment opOut = arena.allocate(ValueLayout.JAVA_INT);
@@ -62,7 +64,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private final AtomicLong fifoFull = new AtomicLong();
   private final AtomicLong fifoWaitNanos = new AtomicLong();
   private final Object closing = new Object();
-  private final CudaBuffer barrierFlag;
   private long splits;
 
   /** Collectives up to this one are known to agree with the other ranks of this process. */
@@ -76,7 +77,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private volatile @Nullable CudaWork calling;
   private volatile long callTick;
   private volatile long failedNanos;
-  private int createdOp = -1;
+
+  /** Reductions of what is being launched, to be destroyed after that. */
+  private int[] createdOps = new int[4];
+
+  private int createdCount;
   private volatile @Nullable Thread ending;
   private volatile @Nullable Thread releasing;
   private volatile boolean closed;
@@ -89,7 +94,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
       Team team,
       CommunicatorConfig config,
       String name,
-      WorkFifo<CudaWork> fifo) {
+      WorkFifo<CudaWork> fifo,
+      CudaBuffer barrierFlag) {
     super(rank, nranks, device, fifo);
     this.cudaDevice = device;
     this.ledger = new CudaLedger(nranks);
@@ -97,7 +103,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     this.team = team;
     this.config = config;
     this.name = name;
-    this.barrierFlag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
+    this.barrierFlag = barrierFlag;
   }
 
   /** A rank over a handle whose initialisation has begun; usable after {@link #awaitReady}. */
@@ -109,9 +115,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
       Team team,
       CommunicatorConfig config,
       String name) {
+    // All that can fail, so that no half of a communicator is left.
+    CudaBuffer flag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
     WorkFifo<CudaWork> fifo = new WorkFifo<>(config.fifoBytes(), CudaWork::new);
     CudaCommunicator communicator =
-        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo);
+        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }
@@ -152,28 +160,42 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   /** Notes what a launch of a work left to be done. */
   void launched(CudaWork work, CudaStream stream, int result) {
-    createdOp = work.createdOp;
-    work.createdOp = -1;
+    if (work.createdOp >= 0) {
+      if (createdCount == createdOps.length) {
+        createdOps = Arrays.copyOf(createdOps, 2 * createdCount);
+      }
+      createdOps[createdCount++] = work.createdOp;
+      work.createdOp = -1;
+    }
     if (result == NcclResults.IN_PROGRESS) {
       launchingWork = work;
       launching = true;
       stream.launchesFrom(this);
     } else {
-      releaseOp();
+      releaseOps();
     }
   }
 
-  private void releaseOp() {
-    if (createdOp >= 0) {
-      guard.enter();
-      try {
-        if (!handle.equals(MemorySegment.NULL)) {
-          NcclResults.check(Nccl.ncclRedOpDestroy(createdOp, handle), "ncclRedOpDestroy");
-        }
-      } finally {
-        guard.leave();
+  /**
+   * Destroys the reductions made for what is launched; NCCL refuses that only when it is broken.
+   */
+  private void releaseOps() {
+    if (createdCount == 0) {
+      return;
+    }
+    int failed = NcclResults.SUCCESS;
+    guard.enter();
+    try {
+      for (int i = 0; i < createdCount && !handle.equals(MemorySegment.NULL); i++) {
+        int result = Nccl.ncclRedOpDestroy(createdOps[i], handle);
+        failed = NcclResults.isFailure(result) ? result : failed;
       }
-      createdOp = -1;
+    } finally {
+      guard.leave();
+    }
+    createdCount = 0;
+    if (failed != NcclResults.SUCCESS) {
+      fail(NcclResults.failure(failed, "ncclRedOpDestroy of communicator " + name));
     }
   }
 
@@ -190,7 +212,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     if (result != NcclResults.SUCCESS) {
       fail(NcclResults.failure(result, launchingName()));
     }
-    releaseOp();
+    releaseOps();
     return true;
   }
 
@@ -423,7 +445,18 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     if (!aborted.equals(MemorySegment.NULL)) {
       ending = abortInBackground(aborted, name, entered ? () -> {} : () -> letOut(aborted));
       // Destroying a graph waits until it has run, which it does once NCCL aborts.
-      releasing = inBackground(() -> holders.forEach(Holder::communicatorEnds), name);
+      releasing = inBackground(this::releaseHolders, name);
+    }
+  }
+
+  /** Whatever one of them says, such as that the device is lost, the others let go, too. */
+  private void releaseHolders() {
+    for (Holder holder : holders) {
+      try {
+        holder.communicatorEnds();
+      } catch (NcclException e) {
+        LOG.warn("a graph of communicator {} is left to CUDA: {}", name, e.getMessage());
+      }
     }
   }
 
@@ -684,7 +717,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
         return;
       }
       finishOwnWork();
-      holders.forEach(Holder::communicatorEnds);
+      releaseHolders();
       closed = true;
       team.left(this);
       CallWatch.remove(this);

@@ -40,6 +40,7 @@ final class CudaInit {
 
   private final MemorySegment id;
   private final MemorySegment outs;
+  private int aborted;
 
   private CudaInit(
       List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
@@ -62,6 +63,7 @@ final class CudaInit {
 
   private List<CudaCommunicator> run() {
     long start = System.nanoTime();
+    List<CudaCommunicator> joined = new ArrayList<>();
     try {
       Patiently.run(
           "nccl4j-join-" + name, this::call, config.initTimeout(), this::abort, this::late);
@@ -69,17 +71,14 @@ final class CudaInit {
         long left = config.initTimeout().toNanos() - (System.nanoTime() - start);
         awaitReady(handle(i), Duration.ofNanos(Math.max(0, left)), this::what);
       }
-    } catch (DeadlineException e) {
-      throw e;
+      for (Rank rank : ranks) {
+        MemorySegment handle = handle(joined.size());
+        joined.add(
+            CudaCommunicator.create(rank.rank, nranks, rank.device, handle, team, config, name));
+      }
     } catch (NcclException e) {
-      abort();
+      giveUp(joined);
       throw e;
-    }
-    List<CudaCommunicator> joined = new ArrayList<>();
-    for (int i = 0; i < ranks.size(); i++) {
-      Rank rank = ranks.get(i);
-      joined.add(
-          CudaCommunicator.create(rank.rank, nranks, rank.device, handle(i), team, config, name));
     }
     return joined;
   }
@@ -88,9 +87,10 @@ final class CudaInit {
   private void call() {
     ranks.forEach(rank -> rank.device.prepare());
     MemorySegment nativeConfig = NcclConfig.write(arena, config);
-    int result = Nccl.ncclGroupStart();
-    NcclResults.check(result, "ncclGroupStart");
-    for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
+    NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart, to join " + name);
+    int result = NcclResults.SUCCESS;
+    NcclException lost = null;
+    for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result) && lost == null; i++) {
       try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
         result =
             Nccl.ncclCommInitRankConfig(
@@ -99,9 +99,15 @@ final class CudaInit {
                 id,
                 ranks.get(i).rank,
                 nativeConfig);
+      } catch (NcclException e) {
+        // The group is ended all the same, or it would swallow the thread's next operations.
+        lost = e;
       }
     }
     int end = Nccl.ncclGroupEnd();
+    if (lost != null) {
+      throw lost;
+    }
     NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
   }
 
@@ -132,12 +138,24 @@ final class CudaInit {
             + " init-timeout sets the deadline");
   }
 
+  private void giveUp(List<CudaCommunicator> joined) {
+    abort(joined.size());
+    joined.forEach(CudaCommunicator::abort);
+    joined.forEach(CudaCommunicator::close);
+  }
+
   private void abort() {
-    for (int i = 0; i < ranks.size(); i++) {
+    abort(0);
+  }
+
+  /** Aborts what no communicator owns; each handle once. */
+  private synchronized void abort(int first) {
+    for (int i = Math.max(first, aborted); i < ranks.size(); i++) {
       MemorySegment handle = handle(i);
       if (!handle.equals(MemorySegment.NULL)) {
         CudaCommunicator.abortInBackground(handle, name, () -> {});
       }
+      aborted = i + 1;
     }
   }
 
@@ -152,7 +170,6 @@ final class CudaInit {
       }
       long waited = System.nanoTime() - start;
       if (waited > timeout.toNanos()) {
-        CudaCommunicator.abortInBackground(handle, what.get(), () -> {});
         throw late(what.get(), timeout);
       }
       CudaStream.pause(waited);

@@ -140,7 +140,8 @@ final class CudaLaunch {
     }
     result = Nccl.ncclGroupEnd();
     if (failure == null && NcclResults.isFailure(result)) {
-      failure = NcclResults.failure(result, "a group of operations");
+      failure =
+          NcclResults.failure(result, "a group that begins with " + plans.getFirst().describe());
     }
     return result;
   }

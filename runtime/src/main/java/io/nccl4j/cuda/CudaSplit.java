@@ -58,15 +58,20 @@ final class CudaSplit {
       CudaCommunicator parent, MemorySegment handle, Team team, CommunicatorConfig config) {
     String given = config.name();
     String name = given == null ? parent.name() + "." + team.number() : given;
-    CudaInit.awaitReady(
-        handle, config.initTimeout(), () -> "split of communicator " + parent.name());
-    return CudaCommunicator.create(
-        CudaInit.rank(handle),
-        CudaInit.count(handle),
-        parent.cudaDevice(),
-        handle,
-        team,
-        config,
-        name);
+    try {
+      CudaInit.awaitReady(
+          handle, config.initTimeout(), () -> "split of communicator " + parent.name());
+      return CudaCommunicator.create(
+          CudaInit.rank(handle),
+          CudaInit.count(handle),
+          parent.cudaDevice(),
+          handle,
+          team,
+          config,
+          name);
+    } catch (NcclException e) {
+      CudaCommunicator.abortInBackground(handle, name, () -> {});
+      throw e;
+    }
   }
 }

@@ -74,17 +74,24 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private volatile long failedAt = Long.MAX_VALUE;
   private volatile boolean closed;
 
-  private CudaStream(CudaDevice device, MemorySegment handle) {
+  private CudaStream(CudaDevice device, MemorySegment handle, Marks marks) {
     this.device = device;
     this.handle = handle;
-    this.marks = new Marks(device);
+    this.marks = marks;
     for (int i = 0; i < CAPACITY; i++) {
       ring[i] = new Slot();
     }
   }
 
   static CudaStream open(CudaDevice device) {
-    CudaStream stream = new CudaStream(device, newHandle(device));
+    Marks marks = new Marks(device);
+    CudaStream stream;
+    try {
+      stream = new CudaStream(device, newHandle(device), marks);
+    } catch (NcclException e) {
+      marks.destroyBecauseOf(e);
+      throw e;
+    }
     device.streams().add(stream);
     return stream;
   }
@@ -704,17 +711,20 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   private void checkDeadline(long waitedNanos) {
     Slot slot = ring[(int) head & CAPACITY - 1];
-    CudaWork work = slot.works;
-    CudaExecutableGraph graph = slot.graph;
-    if (work != null) {
-      work.communicator.checkDeadline(work, waitedNanos);
-    } else if (graph != null) {
-      graph.checkDeadline(waitedNanos);
-    }
+    checkDeadline(slot.works, slot.graph, waitedNanos);
     for (CudaCommunicator communicator : slot.communicators()) {
       if (communicator.shouldHaveEnded(System.nanoTime())) {
         throw stuck(communicator);
       }
+    }
+  }
+
+  private static void checkDeadline(
+      @Nullable CudaWork work, @Nullable CudaExecutableGraph graph, long waitedNanos) {
+    if (work != null) {
+      work.communicator.checkDeadline(work, waitedNanos);
+    } else if (graph != null) {
+      graph.checkDeadline(waitedNanos);
     }
   }
 
@@ -736,6 +746,36 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     fail(e, head);
     isStuck = true;
     return e;
+  }
+
+  /** Keeps the deadline of what lies first in the stream, for a thread that is not its user. */
+  final class Patience {
+    private long seen = head;
+    private long since = System.nanoTime();
+
+    void checkDeadline() {
+      long now = System.nanoTime();
+      CudaWork work = null;
+      CudaExecutableGraph graph = null;
+      guard.enter();
+      try {
+        if (head != seen || head == next) {
+          seen = head;
+          since = now;
+          return;
+        }
+        Slot slot = ring[(int) head & CAPACITY - 1];
+        work = slot.works;
+        graph = slot.graph;
+      } finally {
+        guard.leave();
+      }
+      CudaStream.checkDeadline(work, graph, now - since);
+    }
+  }
+
+  Patience newPatience() {
+    return new Patience();
   }
 
   @Override
@@ -763,10 +803,15 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     if (isStuck) {
       return;
     }
-    marks.close();
+    NcclException failure;
     try (CudaDevice.Scope ignored = device.enter()) {
-      Driver.check(Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
+      failure = Driver.also(null, Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
     }
+    if (failure != null) {
+      marks.destroyBecauseOf(failure);
+      throw failure;
+    }
+    marks.close();
   }
 
   boolean isClosed() {
