@@ -36,6 +36,7 @@ public final class Main {
     Context context = new Context(environment, out, err);
     CommandLine commandLine =
         new CommandLine(top)
+            .addSubcommand(new InfoCommand(context, top))
             .addSubcommand(new AllReduceCommand(context))
             .addSubcommand(new SendRecvCommand(context))
             .addSubcommand(

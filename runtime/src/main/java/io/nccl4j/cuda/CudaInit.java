@@ -25,7 +25,8 @@ final class CudaInit {
   /** A rank that joins. */
   record Rank(int rank, CudaDevice device) {}
 
-  private static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
+  /** The variable that allows several ranks on one GPU. */
+  static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
 
   private CudaInit() {}
 
@@ -166,7 +167,8 @@ final class CudaInit {
     }
   }
 
-  private static boolean mayShareGpus() {
+  /** Whether NCCL takes several ranks on one GPU in this process. */
+  static boolean mayShareGpus() {
     return Features.SHARED_GPU.isPresent() && "1".equals(System.getenv(SHARED_GPU));
   }
 }
