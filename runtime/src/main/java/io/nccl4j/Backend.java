@@ -22,9 +22,9 @@ public enum Backend {
   }
 
   /**
-   * What this backend found on this machine: libraries, devices, features, and if it cannot be used,
-   * why. Never throws because something is missing. {@link #HOST} loads no library of {@link #CUDA};
-   * {@link #AUTO} stands for the one that it chooses.
+   * What this backend found on this machine: libraries, devices, features, and if it cannot be
+   * used, why. Never throws because something is missing. {@link #HOST} loads no library of {@link
+   * #CUDA}; {@link #AUTO} stands for the one that it chooses.
    */
   public BackendInfo info() {
     return Provider.get().info(this);

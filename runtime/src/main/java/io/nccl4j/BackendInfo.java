@@ -35,6 +35,11 @@ public record BackendInfo(
     return problem.isEmpty();
   }
 
+  /** Whether there is a feature of this name and it is present. */
+  public boolean hasFeature(String name) {
+    return features.stream().anyMatch(f -> f.isPresent() && f.name().equals(name));
+  }
+
   /**
    * A native library.
    *

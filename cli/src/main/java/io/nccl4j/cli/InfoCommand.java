@@ -95,6 +95,9 @@ final class InfoCommand implements Callable<Integer> {
     info.libraries().forEach(this::library);
     info.facts().forEach(fact -> line(fact.name(), fact.value()));
     info.devices().forEach(this::device);
+    if (!info.features().isEmpty()) {
+      line("features", "what is there to use; docs/api.md says what nccl4j's calls use of it");
+    }
     info.features().forEach(this::feature);
   }
 
@@ -135,9 +138,7 @@ final class InfoCommand implements Callable<Integer> {
   private void feature(Feature feature) {
     String reason = feature.reason().isEmpty() ? "" : "; " + feature.reason();
     String answer = feature.isPresent() ? "yes" : "no";
-    context
-        .out()
-        .printf("  %-3s %s (%s)%s%n", answer, feature.name(), feature.needs(), reason);
+    context.out().printf("  %-3s %s (%s)%s%n", answer, feature.name(), feature.needs(), reason);
   }
 
   private void line(String name, String value) {

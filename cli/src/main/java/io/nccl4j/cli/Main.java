@@ -40,7 +40,7 @@ public final class Main {
             .addSubcommand(new AllReduceCommand(context))
             .addSubcommand(new SendRecvCommand(context))
             .addSubcommand(
-                new CommandLine(new SelftestCommand())
+                new CommandLine(new SelftestCommand(context))
                     .addSubcommand(new FifoLeakCommand(context))
                     .addSubcommand(new FirstCallCommand(context)))
             .setOut(new PrintWriter(out, true, out.charset()))

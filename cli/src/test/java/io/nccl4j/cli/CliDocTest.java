@@ -61,18 +61,26 @@ final class CliDocTest {
     Map<String, Object> tests =
         Map.of(
             "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
+    options("## Self tests", new SelftestCommand(context));
+    options("## Info", new InfoCommand(context, new Nccl4jCommand()));
     tests.forEach(
         (name, command) -> {
-          Map<String, String> expected = new TreeMap<>();
-          for (OptionSpec option : CommandSpec.forAnnotatedObject(command).options()) {
-            if (!option.hidden()) {
-              String standard = String.valueOf(option.defaultValue()).replace("null", "");
-              expected.put(String.join(", ", option.names()), option.paramLabel() + " " + standard);
-            }
-          }
-          assertEquals(expected, rows("### " + name));
+          options("### " + name, command);
           assertTrue(section("### " + name).contains("./nccl4j selftest " + name));
         });
+  }
+
+  private static void options(String heading, Object command) {
+    Map<String, String> expected = new TreeMap<>();
+    for (OptionSpec option : CommandSpec.forAnnotatedObject(command).options()) {
+      if (!option.hidden()) {
+        String value = option.arity().max() == 0 ? "" : option.paramLabel();
+        String standard = String.valueOf(option.defaultValue()).replace("null", "");
+        expected.put(
+            String.join(", ", option.names()), value + " " + (value.isEmpty() ? "" : standard));
+      }
+    }
+    assertEquals(expected, rows(heading));
   }
 
   @Test

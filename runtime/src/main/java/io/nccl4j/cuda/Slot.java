@@ -67,6 +67,8 @@ final class Slot {
   String describe() {
     return works != null
         ? works.describe()
-        : graph != null ? graph.describe() : other != null ? "a wait for an event" : "a copy or fill";
+        : graph != null
+            ? graph.describe()
+            : other != null ? "a wait for an event" : "a copy or fill";
   }
 }

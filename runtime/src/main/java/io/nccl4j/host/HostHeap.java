@@ -102,7 +102,9 @@ final class HostHeap {
         0);
   }
 
-  /** The size of a heap that other processes can map: twice the machine's memory, all of it sparse. */
+  /**
+   * The size of a heap that other processes can map: twice the machine's memory, all of it sparse.
+   */
   static long shareableBytes() {
     return 2 * physicalMemory() / GRANULE * GRANULE;
   }

@@ -171,8 +171,10 @@ class SpecialValuesTest {
   @MethodSource("rows")
   void isExact(Row row) {
     if (row.type().byteSize() < 4 && row.type().isFloatingPoint()) {
-      boolean steps = row.elements().length > 2 && row.op() != ReduceOp.MIN && row.op() != ReduceOp.MAX;
-      boolean scaledAlone = row.elements().length == 1 && row.op().kind() == ReduceOp.Kind.PRE_MUL_SUM;
+      boolean steps =
+          row.elements().length > 2 && row.op() != ReduceOp.MIN && row.op() != ReduceOp.MAX;
+      boolean scaledAlone =
+          row.elements().length == 1 && row.op().kind() == ReduceOp.Kind.PRE_MUL_SUM;
       if (steps || scaledAlone) {
         TestBackend.requireHost("NCCL rounds at each step, and scales no 8-bit float of one rank");
       }
