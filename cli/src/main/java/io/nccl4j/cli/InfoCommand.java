@@ -95,7 +95,7 @@ final class InfoCommand implements Callable<Integer> {
     info.libraries().forEach(this::library);
     info.facts().forEach(fact -> line(fact.name(), fact.value()));
     info.devices().forEach(this::device);
-    if (!info.features().isEmpty()) {
+    if (!info.libraries().isEmpty() && !info.features().isEmpty()) {
       line("features", "what is there to use; docs/api.md says what nccl4j's calls use of it");
     }
     info.features().forEach(this::feature);

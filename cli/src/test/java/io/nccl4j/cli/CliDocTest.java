@@ -157,8 +157,9 @@ final class CliDocTest {
     int start = PAGE.indexOf(heading + "\n");
     assertTrue(start >= 0, heading);
     int end = PAGE.indexOf("\n## ", start + heading.length());
-    int sibling = heading.startsWith("### ") ? PAGE.indexOf("\n### ", start + 1) : -1;
-    end = sibling >= 0 && sibling < end ? sibling : end;
+    // A section without its parts; a part ends at its sibling.
+    int part = heading.startsWith("##") ? PAGE.indexOf("\n### ", start + 1) : -1;
+    end = part >= 0 && part < end ? part : end;
     return PAGE.substring(start, end < 0 ? PAGE.length() : end);
   }
 }
