@@ -255,7 +255,8 @@ public final class CudaInfo {
   private static Feature ofLibrary(Features feature, LibraryInfo nccl) {
     boolean present = feature.isPresent(GpuLibrary.NCCL.version());
     String reason = present ? "" : "NCCL is " + nccl.version();
-    if (present && feature == Features.SHARED_GPU && !CudaInit.mayShareGpus()) {
+    boolean allowed = "1".equals(System.getenv(CudaInit.SHARED_GPU));
+    if (present && feature == Features.SHARED_GPU && !allowed) {
       reason = "if the process is started with " + CudaInit.SHARED_GPU + "=1";
     }
     return new Feature(feature.label(), present, feature.needs(), reason);

@@ -167,8 +167,7 @@ final class CudaInit {
     }
   }
 
-  /** Whether NCCL takes several ranks on one GPU in this process. */
-  static boolean mayShareGpus() {
+  private static boolean mayShareGpus() {
     return Features.SHARED_GPU.isPresent() && "1".equals(System.getenv(SHARED_GPU));
   }
 }
