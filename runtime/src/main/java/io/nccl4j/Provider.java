@@ -36,6 +36,9 @@ public interface Provider {
   Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
 
+  /** See {@link Backend#info()}. */
+  BackendInfo info(Backend backend);
+
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.core;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -10,6 +11,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.cuda.CudaBackend;
+import io.nccl4j.cuda.CudaInfo;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
@@ -116,6 +118,18 @@ public final class CoreProvider implements Provider {
     require(id, "id");
     require(config, "config");
     return runtime(device.backend()).initRank(device, nranks, id, rank, config);
+  }
+
+  @Override
+  public BackendInfo info(Backend backend) {
+    return switch (backend) {
+      case HOST -> host.info();
+      case CUDA -> CudaInfo.collect();
+      case AUTO -> {
+        BackendInfo gpus = CudaInfo.collect();
+        yield gpus.isUsable() ? gpus : host.info();
+      }
+    };
   }
 
   private static void require(@Nullable Object argument, String name) {

@@ -26,7 +26,9 @@ final class CudaInit {
   /** A rank that joins. */
   record Rank(int rank, CudaDevice device) {}
 
-  private static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
+  /** The variable that allows several ranks on one GPU. */
+  static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
+
   private static final VarHandle POINTER = ValueLayout.ADDRESS.varHandle();
 
   private final List<Rank> ranks;
