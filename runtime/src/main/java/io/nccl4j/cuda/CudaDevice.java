@@ -69,11 +69,9 @@ final class CudaDevice implements Device {
     return Scope.ENTERED;
   }
 
-  /** Has the context ready, so that {@link #enter} does not wait. */
+  /** Has the context ready, so that {@link #enter} neither waits nor fails later. */
   void prepare() {
-    if (context == null) {
-      retain();
-    }
+    enter().close();
   }
 
   private synchronized MemorySegment retain() {

@@ -16,6 +16,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * How ranks join: what is not ready in time is aborted, and what goes wrong leaves no communicator
@@ -68,7 +69,12 @@ final class CudaInit {
     List<CudaCommunicator> joined = new ArrayList<>();
     try {
       Patiently.run(
-          "nccl4j-join-" + name, this::call, config.initTimeout(), this::abort, this::late);
+          "nccl4j-join-" + name,
+          this::call,
+          config.initTimeout(),
+          this::abort,
+          this::failed,
+          this::late);
       for (int i = 0; i < ranks.size(); i++) {
         long left = config.initTimeout().toNanos() - (System.nanoTime() - start);
         awaitReady(handle(i), Duration.ofNanos(Math.max(0, left)), this::what);
@@ -120,13 +126,23 @@ final class CudaInit {
 
   private String what() {
     return (ranks.size() == 1 ? "rank " + ranks.getFirst().rank : ranks.size() + " ranks")
-        + " of "
-        + nranks
         + " joining "
         + name
         + " (ranks that have not joined in this process: "
         + team.absent()
         + ")";
+  }
+
+  /** What one of the ranks ran into while the others still wait for it. */
+  private @Nullable NcclException failed() {
+    for (int i = 0; i < ranks.size(); i++) {
+      MemorySegment handle = handle(i);
+      int result = handle.equals(MemorySegment.NULL) ? NcclResults.SUCCESS : asyncError(handle);
+      if (NcclResults.isFailure(result)) {
+        return NcclResults.failure(result, "rank " + ranks.get(i).rank + " joining " + name);
+      }
+    }
+    return null;
   }
 
   private DeadlineException late() {

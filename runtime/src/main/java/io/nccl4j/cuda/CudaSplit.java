@@ -31,6 +31,7 @@ final class CudaSplit {
           },
           config.initTimeout(),
           () -> parent.fail(late(what, config)),
+          () -> null,
           () -> late(what, config));
     } catch (NcclException e) {
       parent.fail(e);

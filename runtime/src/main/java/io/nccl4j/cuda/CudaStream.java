@@ -41,7 +41,11 @@ import org.jspecify.annotations.Nullable;
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaStream extends Padded implements EngineStream<CudaWork> {
-  private static final int CAPACITY = 1024;
+  /**
+   * A quarter of what CUDA queues before a call waits for the device, where no deadline sees it.
+   */
+  private static final int CAPACITY = 256;
+
   private static final int ENTRIES_PER_MARK = CAPACITY / 8;
   private static final int NON_BLOCKING = 1;
   private static final int CAPTURE_RELAXED = 2;

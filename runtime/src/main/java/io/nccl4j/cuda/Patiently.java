@@ -17,6 +17,7 @@ final class Patiently {
     void run();
   }
 
+  private static final Duration STEP = Duration.ofMillis(10);
   private static final Duration LETTING_GO = Duration.ofSeconds(2);
 
   private Patiently() {}
@@ -25,12 +26,18 @@ final class Patiently {
    * Returns when the call has.
    *
    * @param name of the thread
-   * @param giveUp makes NCCL let the call go; called at the deadline and at an interrupt
+   * @param giveUp makes NCCL let the call go; called when the caller waits no longer
+   * @param early asked again and again: why there is nothing to wait for any more; null otherwise
    * @param late what to throw at the deadline
-   * @throws NcclException what the call or {@code late} throws
+   * @throws NcclException what the call throws, or {@code early} or {@code late} returns
    */
   static void run(
-      String name, Call call, Duration timeout, Runnable giveUp, Supplier<NcclException> late) {
+      String name,
+      Call call,
+      Duration timeout,
+      Runnable giveUp,
+      Supplier<@Nullable NcclException> early,
+      Supplier<NcclException> late) {
     AtomicReference<@Nullable Throwable> thrown = new AtomicReference<>();
     Thread thread =
         Thread.ofPlatform()
@@ -45,8 +52,8 @@ final class Patiently {
                   }
                 });
     try {
-      if (!thread.join(timeout)) {
-        NcclException e = late.get();
+      NcclException e = await(thread, timeout, early, late);
+      if (e != null) {
         giveUp.run();
         // What NCCL writes to stays with the thread, should that not be enough.
         thread.join(LETTING_GO);
@@ -63,5 +70,24 @@ final class Patiently {
       case RuntimeException e -> throw e;
       case Throwable e -> throw new AssertionError("a call of NCCL failed", e);
     }
+  }
+
+  private static @Nullable NcclException await(
+      Thread thread,
+      Duration timeout,
+      Supplier<@Nullable NcclException> early,
+      Supplier<NcclException> late)
+      throws InterruptedException {
+    long start = System.nanoTime();
+    while (!thread.join(STEP)) {
+      NcclException e = early.get();
+      if (e != null) {
+        return e;
+      }
+      if (System.nanoTime() - start > timeout.toNanos()) {
+        return late.get();
+      }
+    }
+    return null;
   }
 }
