@@ -64,6 +64,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private final CudaBuffer barrierFlag;
   private long splits;
 
+  @SuppressWarnings("unused") // kept for NCCL, which has only the address
+  private Object kept = MemorySegment.NULL;
+
   /** Collectives up to this one are known to agree with the other ranks of this process. */
   private volatile long agreed;
 
@@ -567,6 +570,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   /** Memory that NCCL may write to until the communicator is closed. */
   Arena arena() {
     return arena;
+  }
+
+  /** Keeps something reachable as long as this communicator, which NCCL has the address of. */
+  void keep(Object object) {
+    kept = object;
   }
 
   CudaDevice cudaDevice() {

@@ -9,6 +9,7 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -32,12 +33,14 @@ final class CudaInit {
   static List<CudaCommunicator> join(
       List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
     requireOwnGpus(ranks);
+    NcclConfig.requireKnown(config.nccl());
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
     List<MemorySegment> handles = new ArrayList<>();
+    MemorySegment nativeName = NcclConfig.name(config);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment idSegment = ncclUniqueId.allocate(arena);
       MemorySegment.copy(id, 0, idSegment, ValueLayout.JAVA_BYTE, 0, id.length);
-      MemorySegment nativeConfig = NcclConfig.write(arena, config);
+      MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
       MemorySegment outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
       int result = NcclResults.SUCCESS;
       // From here to the group's end nothing waits: it belongs to the thread of the system.
@@ -62,14 +65,17 @@ final class CudaInit {
       awaitAll(handles, ranks, team, config.initTimeout(), name);
     } catch (NcclException e) {
       abort(handles, e);
+      Reference.reachabilityFence(nativeName);
       throw e;
     }
     List<CudaCommunicator> joined = new ArrayList<>();
     for (int i = 0; i < ranks.size(); i++) {
       Rank rank = ranks.get(i);
-      joined.add(
+      CudaCommunicator communicator =
           CudaCommunicator.create(
-              rank.rank, nranks, rank.device, handles.get(i), team, config, name));
+              rank.rank, nranks, rank.device, handles.get(i), team, config, name);
+      communicator.keep(nativeName);
+      joined.add(communicator);
     }
     return joined;
   }
@@ -143,7 +149,7 @@ final class CudaInit {
     }
   }
 
-  private static void abort(List<MemorySegment> handles, NcclException cause) {
+  static void abort(List<MemorySegment> handles, NcclException cause) {
     for (MemorySegment handle : handles) {
       if (!handle.equals(MemorySegment.NULL)) {
         int result = Nccl.ncclCommAbort(handle);

@@ -17,8 +17,9 @@ final class CudaSplit {
       CudaCommunicator parent, Team team, int color, int key, CommunicatorConfig config) {
     // NCCL writes it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.arena().allocate(ValueLayout.ADDRESS);
+    MemorySegment nativeName = NcclConfig.name(config);
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment nativeConfig = NcclConfig.write(arena, config);
+      MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
       int result;
       parent.guard().enter();
       try {
@@ -41,7 +42,9 @@ final class CudaSplit {
       if (color == Communicator.NO_COLOR) {
         return null;
       }
-      return attach(parent, handle, team, config);
+      CudaCommunicator child = attach(parent, handle, team, config);
+      child.keep(nativeName);
+      return child;
     }
   }
 
