@@ -4,6 +4,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
@@ -30,15 +31,24 @@ final class CudaInit {
 
   private CudaInit() {}
 
+  /**
+   * Joins.
+   *
+   * @param id the bytes of one unique id, or of several
+   */
   static List<CudaCommunicator> join(
       List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
+    int ids = id.length / UniqueId.BYTES;
     requireOwnGpus(ranks);
+    if (ids > 1) {
+      Features.SCALABLE_INIT.require();
+    }
     NcclConfig.requireKnown(config.nccl());
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
     List<MemorySegment> handles = new ArrayList<>();
     MemorySegment nativeName = NcclConfig.name(config);
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment idSegment = ncclUniqueId.allocate(arena);
+      MemorySegment idSegment = ncclUniqueId.allocateArray(ids, arena);
       MemorySegment.copy(id, 0, idSegment, ValueLayout.JAVA_BYTE, 0, id.length);
       MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
       MemorySegment outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
@@ -48,13 +58,13 @@ final class CudaInit {
       NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
       for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
         try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
+          MemorySegment out = outs.asSlice(i * ValueLayout.ADDRESS.byteSize());
+          int rank = ranks.get(i).rank;
           result =
-              Nccl.ncclCommInitRankConfig(
-                  outs.asSlice(i * ValueLayout.ADDRESS.byteSize()),
-                  nranks,
-                  idSegment,
-                  ranks.get(i).rank,
-                  nativeConfig);
+              ids == 1
+                  ? Nccl.ncclCommInitRankConfig(out, nranks, idSegment, rank, nativeConfig)
+                  : Nccl.ncclCommInitRankScalable(
+                      out, nranks, rank, ids, idSegment, nativeConfig);
         }
       }
       int end = Nccl.ncclGroupEnd();

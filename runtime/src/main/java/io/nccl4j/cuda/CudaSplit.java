@@ -33,7 +33,7 @@ final class CudaSplit {
         throw e;
       }
       // The call says success also when it goes on in the background.
-      parent.callGoesOn();
+      parent.callGoesOn("split of communicator " + parent.name());
       parent.awaitReady(
           config.initTimeout(),
           () -> "split of communicator " + parent.name() + ": not all ranks called it, and it");

@@ -25,7 +25,7 @@ final class CudaWork extends Work {
   }
 
   boolean isCollective() {
-    return kind != OpKind.SEND && kind != OpKind.RECV;
+    return !kind.isPointToPoint() && !kind.isOneSided();
   }
 
   /** How messages name it. */

@@ -69,6 +69,14 @@ final class NcclConfig {
     }
   }
 
+  /** Whether calls of the communicator wait; the environment beats the program. */
+  static boolean isBlocking(CommunicatorConfig config) {
+    String override = System.getenv(Option.BLOCKING.variable());
+    return override == null || override.isEmpty()
+        ? config.nccl().value(Option.BLOCKING).orElse(0) == 1
+        : !override.strip().equals("0");
+  }
+
   private static void set(MemorySegment struct, Option option, int value) {
     switch (option) {
       case BLOCKING -> ncclConfig_v23000.blocking(struct, value);
