@@ -77,7 +77,8 @@ public interface NcclCommunicator extends Communicator {
    * <p>With {@code abortParentsOperations} unfinished operations of this communicator are given up:
    * they fail with {@link AbortedException}, as does a stream that they are in, and this
    * communicator can only be closed. Without, it stays usable. A communicator that has failed
-   * cannot be shrunk: NCCL has ended it already.
+   * cannot be shrunk: NCCL has ended it already. Excluded ranks can take part in no later split,
+   * shrink or grow of this communicator, which is refused on the others.
    *
    * @param excludedRanks at least one rank, not this one, none twice
    */

@@ -22,7 +22,11 @@ final class CudaChildren {
   private CudaChildren() {}
 
   static CudaCommunicator shrink(
-      CudaCommunicator parent, Team team, int[] excluded, boolean abort, CommunicatorConfig config) {
+      CudaCommunicator parent,
+      Team team,
+      int[] excluded,
+      boolean abort,
+      CommunicatorConfig config) {
     return make(
         parent,
         team,
@@ -152,8 +156,7 @@ final class CudaChildren {
       MemorySegment idSegment = write(arena, id);
       int result;
       try (CudaDevice.Scope ignored = device.enter()) {
-        result =
-            Nccl.ncclCommGrow(MemorySegment.NULL, nranks, idSegment, rank, out, nativeConfig);
+        result = Nccl.ncclCommGrow(MemorySegment.NULL, nranks, idSegment, rank, out, nativeConfig);
       }
       MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
       try {

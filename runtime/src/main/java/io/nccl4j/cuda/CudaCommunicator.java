@@ -29,6 +29,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Objects;
@@ -48,8 +49,7 @@ import org.jspecify.annotations.Nullable;
  * <p>It owns NCCL's handle until it is destroyed at close or aborted at the first failure; native
  * calls with the handle are made under the guard, which keeps an abort from another thread out.
  */
-final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
-    implements NcclCommunicator {
+final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements NcclCommunicator {
   private static final Logger LOG = LogManager.getLogger(CudaCommunicator.class);
   private static final long LOOK_NANOS = 1_000_000;
   private static final int FIRST_WITH_FLOAT8 = 90;
@@ -85,6 +85,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   private final Set<CudaRegistered> registered = ConcurrentHashMap.newKeySet();
   private final Map<String, Integer> shrinks = new HashMap<>();
+
+  /** Ranks that took part in no shrink: NCCL counts children, and theirs would differ. */
+  private final BitSet leftOut = new BitSet();
+
   private int grows;
   private @Nullable MemorySegment out;
   private @Nullable UniqueId growId;
@@ -293,6 +297,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
               stopped.problem(), "shrink or split it, close it, or create a new one")
           .causedBy(stopped);
     }
+    requireResumed();
+  }
+
+  private void requireResumed() {
     if (suspended) {
       throw new InvalidUsageException("communicator " + name + " is suspended", "resume it first");
     }
@@ -590,7 +598,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   public @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig childConfig) {
     requireAlive();
     requireConfig("split", childConfig);
+    requireResumed();
     requireIdle("split");
+    requireAll("split");
     if (color < 0 && color != NO_COLOR) {
       throw new InvalidArgumentException(
           "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
@@ -646,6 +656,18 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     }
   }
 
+  private void requireAll(String what) {
+    if (!leftOut.isEmpty()) {
+      throw leftOutBefore(what, leftOut);
+    }
+  }
+
+  private InvalidUsageException leftOutBefore(String what, BitSet ranks) {
+    return new InvalidUsageException(
+        what + ": ranks " + ranks + " of communicator " + name + " were left out of a shrink",
+        "NCCL cannot make another communicator with them from this one; use the shrunken one");
+  }
+
   private static void requireNoGroup(String what) {
     if (GroupScope.isOpen()) {
       throw new InvalidUsageException(
@@ -671,6 +693,12 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     int[] excluded = excluded(excludedRanks);
     enterAlone("shrink");
     try {
+      requireResumed();
+      BitSet stay = (BitSet) leftOut.clone();
+      Arrays.stream(excluded).forEach(stay::clear);
+      if (!stay.isEmpty()) {
+        throw leftOutBefore("shrink", stay);
+      }
       if (abort) {
         requireOpen();
         requireNoGroup("shrink");
@@ -681,6 +709,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
         requireAlive();
         requireIdle("shrink");
       }
+      Arrays.stream(excluded).forEach(leftOut::set);
       String ranks = Arrays.toString(excluded);
       Team child = team.child("shrink" + ranks + "-" + shrinks.merge(ranks, 1, Integer::sum));
       CudaCommunicator made = CudaChildren.shrink(this, child, excluded, abort, given);
@@ -749,6 +778,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
             "pass what createGrowId returned on the root, and null on all other ranks");
       }
       requireIdle("grow");
+      requireAll("grow");
       growId = null;
       return CudaChildren.grow(this, team.child("grow-" + ++grows), nranks, id, given);
     } finally {
@@ -797,8 +827,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     enterFor("suspend");
     try {
       requireIdle("suspend");
-      CudaCalls.run(
-          this, "suspend", comm -> Nccl.ncclCommSuspend(comm, Nccl.NCCL_SUSPEND_MEM()));
+      CudaCalls.run(this, "suspend", comm -> Nccl.ncclCommSuspend(comm, Nccl.NCCL_SUSPEND_MEM()));
       suspended = true;
     } finally {
       leave();
@@ -874,9 +903,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   }
 
   private CudaBuffer registrable(@Nullable DeviceBuffer buffer, String what) {
-    if (!(buffer instanceof CudaBuffer own)
-        || own.device() != cudaDevice
-        || own.byteSize() == 0) {
+    if (!(buffer instanceof CudaBuffer own) || own.device() != cudaDevice || own.byteSize() == 0) {
       throw new InvalidArgumentException(
           what + ": the buffer is null, empty or not on " + cudaDevice,
           "allocate it on communicator.device()");

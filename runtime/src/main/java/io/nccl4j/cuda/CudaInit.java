@@ -63,8 +63,7 @@ final class CudaInit {
           result =
               ids == 1
                   ? Nccl.ncclCommInitRankConfig(out, nranks, idSegment, rank, nativeConfig)
-                  : Nccl.ncclCommInitRankScalable(
-                      out, nranks, rank, ids, idSegment, nativeConfig);
+                  : Nccl.ncclCommInitRankScalable(out, nranks, rank, ids, idSegment, nativeConfig);
         }
       }
       int end = Nccl.ncclGroupEnd();

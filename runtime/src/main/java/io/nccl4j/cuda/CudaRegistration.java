@@ -7,8 +7,7 @@ import java.lang.foreign.ValueLayout;
 
 /** A registered buffer. */
 final class CudaRegistration extends CudaRegistered implements NcclCommunicator.Registration {
-  private CudaRegistration(
-      CudaCommunicator communicator, CudaBuffer buffer, MemorySegment handle) {
+  private CudaRegistration(CudaCommunicator communicator, CudaBuffer buffer, MemorySegment handle) {
     super(communicator, buffer, handle);
   }
 

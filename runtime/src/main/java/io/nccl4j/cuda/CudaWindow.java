@@ -24,8 +24,7 @@ final class CudaWindow extends CudaRegistered implements NcclCommunicator.Window
           communicator,
           "window registration",
           comm ->
-              Nccl.ncclCommWindowRegister(
-                  comm, buffer.pointer(), buffer.byteSize(), out, flags));
+              Nccl.ncclCommWindowRegister(comm, buffer.pointer(), buffer.byteSize(), out, flags));
       return new CudaWindow(communicator, buffer, out.get(ValueLayout.ADDRESS, 0));
     } catch (RuntimeException e) {
       buffer.release();

@@ -1,6 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 

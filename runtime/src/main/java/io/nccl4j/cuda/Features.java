@@ -79,8 +79,7 @@ enum Features {
     int loaded = CudaLibraries.ncclVersion();
     if (loaded < version || !isPresent()) {
       throw new InvalidUsageException(
-          "NCCL " + CudaLibraries.versionText(loaded) + " has no " + label,
-          "install " + needs());
+          "NCCL " + CudaLibraries.versionText(loaded) + " has no " + label, "install " + needs());
     }
   }
 }

@@ -59,8 +59,7 @@ final class NcclOldTrials {
       calls.put(() -> nccl.signal(1, stream), "2.29.2");
       calls.put(() -> nccl.waitSignals(new int[] {0, 1}, stream), "2.29.2");
       calls.put(() -> NcclCommunicator.simulate(() -> {}), "2.22.0");
-      calls.put(
-          () -> Communicator.initRank(device, 2, List.of(id, other), 0, CONFIG), "2.23.0");
+      calls.put(() -> Communicator.initRank(device, 2, List.of(id, other), 0, CONFIG), "2.23.0");
       calls.put(NcclParameters::keys, "2.30.4");
       calls.put(() -> NcclParameters.get("NCCL_DEBUG"), "2.30.4");
       int number = 0;

@@ -146,8 +146,7 @@ final class NcclTrials {
             .netName("Socket")
             .splitShare(true)
             .build();
-    CommunicatorConfig config =
-        CommunicatorConfig.builder().name("trial").nccl(options).build();
+    CommunicatorConfig config = CommunicatorConfig.builder().name("trial").nccl(options).build();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment name = NcclConfig.name(config);
       MemorySegment struct = NcclConfig.write(arena, config, name);
@@ -202,8 +201,7 @@ final class NcclTrials {
             assertThrows(InvalidUsageException.class, nccl::resume);
             NcclMemoryStatistics before = nccl.memoryStatistics();
             assertFalse(before.suspended());
-            assertEquals(
-                before.totalBytes(), before.persistentBytes() + before.suspendableBytes());
+            assertEquals(before.totalBytes(), before.persistentBytes() + before.suspendableBytes());
             nccl.suspend();
             assertTrue(nccl.memoryStatistics().suspended());
             assertTrue(nccl.memoryStatistics().totalBytes() < before.totalBytes());
@@ -315,8 +313,7 @@ final class NcclTrials {
       assertThrows(
           InvalidArgumentException.class,
           () -> nccl.putSignal(buffer, 2, DataType.INT32, next, window, -4, stream));
-      assertThrows(
-          InvalidArgumentException.class, () -> nccl.waitSignals(new int[n], stream));
+      assertThrows(InvalidArgumentException.class, () -> nccl.waitSignals(new int[n], stream));
       nccl.putSignal(buffer, 2, DataType.INT32, next, window, 4096, stream);
       nccl.signal(next, stream);
       nccl.waitSignals(counts, stream);
@@ -334,8 +331,7 @@ final class NcclTrials {
   private void oneSidedBetweenProcesses() throws Exception {
     String id = UniqueId.create(Backend.CUDA).toString();
     try (ChildJvm child =
-        ChildJvm.start(
-            NcclTrials.class, libraries[0], libraries[1], libraries[2], id, "1")) {
+        ChildJvm.start(NcclTrials.class, libraries[0], libraries[1], libraries[2], id, "1")) {
       putToPeer(UniqueId.parse(id), 0);
       child.expect(DONE);
       assertEquals(0, child.await());
@@ -357,8 +353,7 @@ final class NcclTrials {
           communicator -> {
             NcclCommunicator nccl = NcclCommunicator.of(communicator);
             for (int[] wrong : new int[][] {{}, {3}, {communicator.rank()}, {0, 1, 2}}) {
-              assertThrows(
-                  InvalidArgumentException.class, () -> nccl.shrink(wrong, false, CONFIG));
+              assertThrows(InvalidArgumentException.class, () -> nccl.shrink(wrong, false, CONFIG));
             }
             if (nccl.rank() != 1) {
               try (NcclCommunicator child = nccl.shrink(new int[] {1}, false, CONFIG)) {
@@ -368,10 +363,14 @@ final class NcclTrials {
               }
             }
             assertUsable(nccl);
-            // Others are left out this time: the ranks' counts of shrinks differ.
-            if (nccl.rank() != 0) {
-              try (NcclCommunicator child = nccl.shrink(new int[] {0}, false, CONFIG)) {
-                assertUsable(child);
+            if (nccl.rank() != 1) {
+              assertThrows(
+                  InvalidUsageException.class,
+                  () -> nccl.shrink(new int[] {2 - nccl.rank()}, false, CONFIG));
+              assertThrows(InvalidUsageException.class, () -> nccl.split(0, 0));
+              assertThrows(InvalidUsageException.class, () -> nccl.grow(4, null, CONFIG));
+              try (NcclCommunicator again = nccl.shrink(new int[] {1}, false, CONFIG)) {
+                assertUsable(again);
               }
             }
           });
@@ -408,8 +407,7 @@ final class NcclTrials {
         DeviceBuffer data = nccl.device().allocate(4)) {
       nccl.allReduce(data, data, 1, DataType.INT32, ReduceOp.SUM, stream);
       assertFalse(stream.query());
-      assertThrows(
-          InvalidUsageException.class, () -> nccl.shrink(new int[] {2}, false, CONFIG));
+      assertThrows(InvalidUsageException.class, () -> nccl.shrink(new int[] {2}, false, CONFIG));
       try (NcclCommunicator child = nccl.shrink(new int[] {2}, true, CONFIG)) {
         assertThrows(AbortedException.class, stream::synchronize);
         assertEquals(Communicator.State.ABORTED, nccl.state());
@@ -496,8 +494,7 @@ final class NcclTrials {
                       () -> {
                         communicator.allReduce(
                             data, data, 1, DataType.INT32, ReduceOp.preMulSum(3), stream);
-                        communicator.allReduce(
-                            data, data, 1, DataType.INT32, ReduceOp.SUM, stream);
+                        communicator.allReduce(data, data, 1, DataType.INT32, ReduceOp.SUM, stream);
                       });
               assertTrue(estimate.compareTo(Duration.ofNanos(10_000)) >= 0, estimate.toString());
               stream.synchronize();
@@ -540,13 +537,10 @@ final class NcclTrials {
     List<UniqueId> ids = List.of(UniqueId.create(Backend.CUDA), UniqueId.create(Backend.CUDA));
     Device device = Device.get(Backend.CUDA, 0);
     assertThrows(
-        InvalidArgumentException.class,
-        () -> Communicator.initRank(device, 1, ids, 0, CONFIG));
+        InvalidArgumentException.class, () -> Communicator.initRank(device, 1, ids, 0, CONFIG));
     assertThrows(
         InvalidArgumentException.class,
-        () ->
-            Communicator.initRank(
-                device, 2, List.of(ids.getFirst(), ids.getFirst()), 0, CONFIG));
+        () -> Communicator.initRank(device, 2, List.of(ids.getFirst(), ids.getFirst()), 0, CONFIG));
     CompletableFuture<Void> other = CompletableFuture.runAsync(() -> join(ids, 1));
     join(ids, 0);
     other.get();
@@ -565,8 +559,7 @@ final class NcclTrials {
     standIn.inject("ncclCommShrink", 1, StandIn.Fault.ERROR, 3);
     try (Communicators pair = ranks(2)) {
       NcclCommunicator nccl = NcclCommunicator.of(pair.get(0));
-      assertThrows(
-          InternalErrorException.class, () -> nccl.shrink(new int[] {1}, false, CONFIG));
+      assertThrows(InternalErrorException.class, () -> nccl.shrink(new int[] {1}, false, CONFIG));
       assertEquals(Communicator.State.FAILED, nccl.state());
       assertThrows(InvalidUsageException.class, nccl::properties);
     }
@@ -580,8 +573,7 @@ final class NcclTrials {
       NcclCommunicator nccl = NcclCommunicator.of(pair.get(0));
       // The other rank does not come.
       DeadlineException e =
-          assertThrows(
-              DeadlineException.class, () -> nccl.registerWindow(buffer, true, false));
+          assertThrows(DeadlineException.class, () -> nccl.registerWindow(buffer, true, false));
       assertTrue(e.getMessage().contains("window"), e.getMessage());
       assertEquals(Communicator.State.FAILED, nccl.state());
     }
