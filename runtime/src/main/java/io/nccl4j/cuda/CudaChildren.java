@@ -127,9 +127,7 @@ final class CudaChildren {
             handle,
             team,
             config,
-            given == null || given.equals(parent.config().name())
-                ? parent.name() + "." + team.number()
-                : given);
+            given == null ? parent.name() + "." + team.number() : given);
     child.keep(nativeName);
     return child;
   }

@@ -53,6 +53,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   private static final Logger LOG = LogManager.getLogger(CudaCommunicator.class);
   private static final long LOOK_NANOS = 1_000_000;
   private static final int FIRST_WITH_FLOAT8 = 90;
+  private static final int OLDEST_DRIVER_FOR_ONE_SIDED = 12050;
 
   private final String name;
   private final CommunicatorConfig config;
@@ -935,6 +936,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       throw new InvalidArgumentException(
           "putSignal: the offset is " + byteOffset + " bytes", "pass 0 or more");
     }
+    requireInWindow(buffer, count, type);
     oneSided(
         OpKind.PUT_SIGNAL,
         buffer,
@@ -945,9 +947,32 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
         stream);
   }
 
-  /** NCCL would fail the communicator. */
+  private void requireInWindow(@Nullable DeviceBuffer buffer, long count, @Nullable DataType type) {
+    if (buffer == null || type == null || count < 0) {
+      // The common checks say it.
+      return;
+    }
+    for (CudaRegistered one : registered) {
+      if (one instanceof CudaWindow window
+          && window.covers(buffer.address(), count * type.byteSize())) {
+        return;
+      }
+    }
+    throw new InvalidArgumentException(
+        "putSignal: the send buffer does not lie in a symmetric window of communicator " + name,
+        "register it with registerWindow(buffer, true, …), on all ranks");
+  }
+
+  /** What NCCL would refuse with an error that ends the communicator. */
   private void requireOneSided(String what) {
     Features.ONE_SIDED.require();
+    if (CudaLibraries.driverVersion() < OLDEST_DRIVER_FOR_ONE_SIDED) {
+      throw new InvalidUsageException(
+          what
+              + ": the driver serves CUDA "
+              + CudaLibraries.cudaText(CudaLibraries.driverVersion()),
+          "one-sided operations need a driver of CUDA 12.5 or newer");
+    }
     if (!hostRma) {
       hostRma = properties().hostRmaSupport();
     }

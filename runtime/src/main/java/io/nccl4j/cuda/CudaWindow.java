@@ -10,8 +10,12 @@ final class CudaWindow extends CudaRegistered implements NcclCommunicator.Window
   private static final int SYMMETRIC = 1;
   private static final int STRICT_ORDERING = 2;
 
-  private CudaWindow(CudaCommunicator communicator, CudaBuffer buffer, MemorySegment handle) {
+  private final boolean symmetric;
+
+  private CudaWindow(
+      CudaCommunicator communicator, CudaBuffer buffer, MemorySegment handle, boolean symmetric) {
     super(communicator, buffer, handle);
+    this.symmetric = symmetric;
   }
 
   static CudaWindow create(
@@ -25,11 +29,20 @@ final class CudaWindow extends CudaRegistered implements NcclCommunicator.Window
           "window registration",
           comm ->
               Nccl.ncclCommWindowRegister(comm, buffer.pointer(), buffer.byteSize(), out, flags));
-      return new CudaWindow(communicator, buffer, out.get(ValueLayout.ADDRESS, 0));
+      return new CudaWindow(communicator, buffer, out.get(ValueLayout.ADDRESS, 0), symmetric);
     } catch (RuntimeException e) {
       buffer.release();
       throw e;
     }
+  }
+
+  /** Whether one-sided operations can read a range of memory through it. */
+  boolean covers(long address, long bytes) {
+    long start = buffer().address();
+    return symmetric
+        && isSupported()
+        && address >= start
+        && address + bytes <= start + buffer().byteSize();
   }
 
   @Override

@@ -313,6 +313,11 @@ final class NcclTrials {
       assertThrows(
           InvalidArgumentException.class,
           () -> nccl.putSignal(buffer, 2, DataType.INT32, next, window, -4, stream));
+      try (DeviceBuffer elsewhere = communicator.device().allocate(8)) {
+        assertThrows(
+            InvalidArgumentException.class,
+            () -> nccl.putSignal(elsewhere, 2, DataType.INT32, next, window, 0, stream));
+      }
       assertThrows(InvalidArgumentException.class, () -> nccl.waitSignals(new int[n], stream));
       nccl.putSignal(buffer, 2, DataType.INT32, next, window, 4096, stream);
       nccl.signal(next, stream);
