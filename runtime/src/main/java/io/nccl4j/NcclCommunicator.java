@@ -10,9 +10,10 @@ import org.jspecify.annotations.Nullable;
  * {@link InvalidUsageException} that says what to install. Nothing was started then.
  *
  * <p><b>Collective.</b> Where a method says that all ranks call it, it waits for them, up to the
- * init timeout of the configuration. If they do not come, or NCCL fails, this communicator has
- * failed, and the exception says why. No operation of the rank may be unfinished, and no group open
- * on the thread, or an {@link InvalidUsageException} is thrown and nothing started.
+ * init timeout of the configuration, the new communicator's if it makes one. If they do not come,
+ * or NCCL fails, this communicator has failed, and the exception says why. No operation of the rank
+ * may be unfinished, and no group open on the thread, or an {@link InvalidUsageException} is thrown
+ * and nothing started.
  *
  * <p><b>Threads.</b> As for {@link Communicator}: one at a time.
  */

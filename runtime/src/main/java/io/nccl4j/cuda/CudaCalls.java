@@ -3,6 +3,7 @@ package io.nccl4j.cuda;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 
 /** Calls of NCCL on a communicator that may go on in the background. */
 final class CudaCalls {
@@ -22,6 +23,11 @@ final class CudaCalls {
    * @throws NcclException if it fails; the communicator has failed then, but for a wrong argument
    */
   static void run(CudaCommunicator communicator, String what, Call call) {
+    run(communicator, what, communicator.config().initTimeout(), call);
+  }
+
+  /** As the other form, within {@code timeout}. */
+  static void run(CudaCommunicator communicator, String what, Duration timeout, Call call) {
     String of = what + " of communicator " + communicator.name();
     int result = ask(communicator, of, call);
     if (NcclResults.isFailure(result)) {
@@ -33,8 +39,7 @@ final class CudaCalls {
     }
     // The call says success also when it goes on in the background.
     communicator.callGoesOn(of);
-    communicator.awaitReady(
-        communicator.config().initTimeout(), () -> of + ": not all ranks called it, and it");
+    communicator.awaitReady(timeout, () -> of + ": not all ranks called it, and it");
     throwIfFailed(communicator);
   }
 

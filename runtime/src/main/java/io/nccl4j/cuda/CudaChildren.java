@@ -108,7 +108,8 @@ final class CudaChildren {
     MemorySegment nativeName = NcclConfig.name(config);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-      CudaCalls.run(parent, what, handle -> call.run(handle, arena, out, nativeConfig));
+      CudaCalls.run(
+          parent, what, config.initTimeout(), handle -> call.run(handle, arena, out, nativeConfig));
     }
     MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
     String of = what + " of communicator " + parent.name();

@@ -78,7 +78,7 @@ final class NcclSimulation {
       int result;
       try {
         result = plan(works, info);
-        failure = NcclResults.isFailure(result) ? NcclResults.failure(result, "simulate") : null;
+        failure = failure(result);
         works.forEach(NcclSimulation::dropOp);
       } finally {
         communicators.forEach(communicator -> communicator.guard().leave());
@@ -90,6 +90,16 @@ final class NcclSimulation {
       fail(communicators, result, failure);
     }
     throw failure;
+  }
+
+  private static @Nullable NcclException failure(int result) {
+    if (result == NcclResults.IN_PROGRESS) {
+      // A file of variables, which only NCCL reads, can have the last word.
+      return new InvalidUsageException(
+          "simulate: NCCL does not block, whatever was set, and runs the operations",
+          "remove NCCL_COMM_BLOCKING from NCCL's configuration file; create new communicators");
+    }
+    return NcclResults.isFailure(result) ? NcclResults.failure(result, "simulate") : null;
   }
 
   private static int plan(List<CudaWork> works, MemorySegment info) {

@@ -85,6 +85,9 @@ final class NcclTrials {
     all.add("severalIds", NcclTrials::severalIds);
     all.add("failingShrink", all::failingShrink);
     all.add("hangingWindow", all::hangingWindow);
+    all.add("hangingGrow", NcclTrials::hangingGrow);
+    all.add("lonelyNewRank", NcclTrials::lonelyNewRank);
+    all.add("failingSuspend", all::failingSuspend);
     all.add("closedCommunicator", NcclTrials::closedCommunicator);
     all.trials.run();
   }
@@ -98,6 +101,11 @@ final class NcclTrials {
           for (String what : List.of("comm", "window", "registration", "stream")) {
             // The streams of the devices' own copies stay.
             long allowed = what.equals("stream") ? 8 : 0;
+            long start = System.nanoTime();
+            // NCCL's own threads end communicators that were never complete.
+            while (standIn.live(what) > allowed && System.nanoTime() - start < 3_000_000_000L) {
+              Thread.sleep(1);
+            }
             assertTrue(standIn.live(what) <= allowed, what + ": " + standIn.live());
           }
         });
@@ -580,6 +588,43 @@ final class NcclTrials {
       DeadlineException e =
           assertThrows(DeadlineException.class, () -> nccl.registerWindow(buffer, true, false));
       assertTrue(e.getMessage().contains("window"), e.getMessage());
+      assertEquals(Communicator.State.FAILED, nccl.state());
+    }
+  }
+
+  private static void hangingGrow() throws Exception {
+    CommunicatorConfig quick =
+        CommunicatorConfig.builder().initTimeout(Duration.ofMillis(400)).build();
+    try (Communicators pair = ranks(2)) {
+      NcclCommunicator nccl = NcclCommunicator.of(pair.get(0));
+      UniqueId id = nccl.createGrowId();
+      // Neither the other rank nor a new one comes.
+      assertThrows(DeadlineException.class, () -> nccl.grow(3, id, quick));
+      assertEquals(Communicator.State.FAILED, nccl.state());
+      assertInstanceOf(DeadlineException.class, nccl.failure().orElseThrow());
+    }
+  }
+
+  private static void lonelyNewRank() {
+    CommunicatorConfig quick =
+        CommunicatorConfig.builder().initTimeout(Duration.ofMillis(400)).build();
+    Device device = Device.get(Backend.CUDA, 0);
+    UniqueId id = UniqueId.create(Backend.CUDA);
+    assertThrows(DeadlineException.class, () -> NcclCommunicator.join(device, 3, id, 2, quick));
+    for (int rank : new int[] {-1, 3}) {
+      assertThrows(
+          InvalidArgumentException.class, () -> NcclCommunicator.join(device, 3, id, rank, quick));
+    }
+  }
+
+  private void failingSuspend() throws Exception {
+    standIn.inject("ncclCommSuspend", 1, StandIn.Fault.ASYNC, 3);
+    CommunicatorConfig quick =
+        CommunicatorConfig.builder().initTimeout(Duration.ofSeconds(5)).build();
+    try (Communicators one = ranks(1, quick)) {
+      NcclCommunicator nccl = NcclCommunicator.of(one.get(0));
+      InternalErrorException e = assertThrows(InternalErrorException.class, nccl::suspend);
+      assertTrue(e.getMessage().contains("suspend of communicator"), e.getMessage());
       assertEquals(Communicator.State.FAILED, nccl.state());
     }
   }
