@@ -22,6 +22,15 @@ public enum Backend {
   }
 
   /**
+   * What this backend found on this machine: libraries, devices, features, and if it cannot be
+   * used, why. Never throws because something is missing. {@link #HOST} loads no library of {@link
+   * #CUDA}; {@link #AUTO} stands for the one that it chooses.
+   */
+  public BackendInfo info() {
+    return Provider.get().info(this);
+  }
+
+  /**
    * The backend with the given name.
    *
    * @throws InvalidArgumentException if there is none

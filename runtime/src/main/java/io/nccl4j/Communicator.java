@@ -110,10 +110,10 @@ public interface Communicator extends AutoCloseable {
   /**
    * Joins as {@link #initRank(Device, int, UniqueId, int, CommunicatorConfig)} does, with several
    * ids that share the load of the rendezvous among the processes that created them, for many
-   * ranks. On the cuda backend several ids need NCCL 2.23; the host backend takes one.
+   * ranks. On the cuda backend several ids need NCCL 2.23.4; the host backend takes one.
    *
    * @param ids 1 to nranks ids, none twice, the same in the same order on all ranks
-   * @throws InvalidUsageException if there are several ids, and NCCL is older than 2.23 or the
+   * @throws InvalidUsageException if there are several ids, and NCCL is older than 2.23.4 or the
    *     device of the host backend
    */
   static Communicator initRank(

@@ -57,9 +57,9 @@ public interface NcclCommunicator extends Communicator {
    * group and not started: no buffer is touched, and the communicators' FIFO is as before. NCCL
    * 2.22 or newer.
    *
-   * <p>All their communicators must block, see {@link NcclOptions.Builder#blocking}: for others
-   * NCCL has no estimate, it would run the operations. All ranks should simulate the same; NCCL may
-   * connect them.
+   * <p>All their communicators must block, as they do by default, see {@link
+   * NcclOptions.Builder#blocking}: for others NCCL has no estimate, it would run the operations.
+   * All ranks should simulate the same; NCCL may connect them.
    *
    * @param operations calls operations of communicators of this thread; nothing else of them
    * @return NCCL's estimate, in microseconds; of the last aggregate only, where NCCL divides the
@@ -73,7 +73,7 @@ public interface NcclCommunicator extends Communicator {
 
   /**
    * Makes a communicator without some ranks, which must not call it; all others do. Ranks keep
-   * their order. NCCL 2.27 or newer.
+   * their order. NCCL 2.27.3 or newer.
    *
    * <p>With {@code abortParentsOperations} unfinished operations of this communicator are given up:
    * they fail with {@link AbortedException}, as does a stream that they are in, and this
@@ -150,7 +150,7 @@ public interface NcclCommunicator extends Communicator {
   /**
    * Makes a buffer a window, which other ranks can reach. All ranks call it; their buffers may have
    * different sizes. The buffer cannot be closed before the window, which ends with the
-   * communicator at the latest. NCCL 2.27 or newer.
+   * communicator at the latest. NCCL 2.27.3 or newer.
    *
    * @param buffer starts at a multiple of 4096 bytes, as allocated buffers do; not empty
    * @param symmetric whether collectives use it: each rank then uses the same offset in its window

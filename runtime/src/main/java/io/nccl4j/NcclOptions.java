@@ -117,7 +117,7 @@ public final class NcclOptions {
     this.netName = builder.netName;
   }
 
-  /** Everything left to NCCL, but for calls that do not block. */
+  /** Everything left to NCCL. */
   public static NcclOptions defaults() {
     return DEFAULTS;
   }
@@ -172,7 +172,7 @@ public final class NcclOptions {
     if (own != null) {
       return new Setting(name, own, "argument");
     }
-    return new Setting(name, option == Option.BLOCKING ? "0" : "NCCL's choice", "default");
+    return new Setting(name, option == Option.BLOCKING ? "1" : "NCCL's choice", "default");
   }
 
   private static @Nullable String text(@Nullable Integer value) {
@@ -187,11 +187,10 @@ public final class NcclOptions {
     private Builder() {}
 
     /**
-     * Whether NCCL's calls wait; by default they do not. Without waiting, deadlines hold while
-     * ranks join and connect, and {@link Communicator#abort} ends such a wait; but NCCL starts a
-     * thread for each launch. With waiting a launch costs less, and a rank that is missing in a
-     * join, or in the first operation of its kind, blocks the call, deadline or not. Communicators
-     * of the two kinds must not meet in one group.
+     * Whether NCCL's calls wait for other ranks; by default they do. Where they do not, NCCL starts
+     * a thread for each launch, which costs ten times the launch, and a thread that drives several
+     * ranks need not group their first operations. Deadlines hold and {@link Communicator#abort}
+     * works either way. Communicators of the two kinds must not meet in one group.
      */
     public Builder blocking(boolean blocking) {
       return set(Option.BLOCKING, blocking);

@@ -55,6 +55,9 @@ public interface Provider {
   /** See {@link NcclParameters#get}. */
   Optional<String> ncclParameter(String key);
 
+  /** See {@link Backend#info()}. */
+  BackendInfo info(Backend backend);
+
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();
 }

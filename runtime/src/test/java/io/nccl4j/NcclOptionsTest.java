@@ -50,7 +50,7 @@ class NcclOptionsTest {
     assertEquals(NcclOptions.Option.values().length, settings.size());
     for (Setting expected :
         List.of(
-            new Setting("nccl.blocking", "0", "default"),
+            new Setting("nccl.blocking", "1", "default"),
             new Setting("nccl.minCTAs", "2", "NCCL_MIN_CTAS (overrides the argument 4)"),
             new Setting("nccl.maxCTAs", "8", "argument"),
             new Setting("nccl.netName", "Socket", "argument"),

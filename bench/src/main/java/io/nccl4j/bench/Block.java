@@ -6,5 +6,11 @@ package io.nccl4j.bench;
  * @param pattern where the elements come from
  * @param first index, in the pattern, of the first element
  * @param count how many elements
+ * @param untouched whether they are there before the operation, which must leave them alone
  */
-record Block(Pattern pattern, long first, long count) {}
+record Block(Pattern pattern, long first, long count, boolean untouched) {
+  /** Elements that the operation writes. */
+  Block(Pattern pattern, long first, long count) {
+    this(pattern, first, count, false);
+  }
+}

@@ -29,7 +29,10 @@ final class Contents {
     write(buffer, blocks, false);
   }
 
-  /** Writes what no check of the same blocks accepts: each bit's opposite. */
+  /**
+   * Writes what no check of the same blocks accepts: each bit's opposite; but untouched ones as
+   * they must stay.
+   */
   void poison(DeviceBuffer buffer, List<Block> blocks) {
     write(buffer, blocks, true);
   }
@@ -39,7 +42,7 @@ final class Contents {
         buffer,
         blocks,
         (part, array, block, first) -> {
-          block.pattern().write(array, first, invert);
+          block.pattern().write(array, first, invert && !block.untouched());
           part.copyFrom(array);
           return 0;
         });

@@ -6,6 +6,9 @@ import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
 import io.nccl4j.SystemErrorException;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.io.PrintStream;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -77,6 +80,18 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     }
     throw new SystemErrorException(
         file + " and all its numbered alternatives exist", "name another file");
+  }
+
+  /** Writes a document and a line end to a stream, which stays open. */
+  static void print(PrintStream out, Document document) {
+    StringWriter text = new StringWriter();
+    try (JsonGenerator json = new JsonFactory().createGenerator(text)) {
+      json.setPrettyPrinter(new DefaultPrettyPrinter());
+      document.write(json);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    out.println(text);
   }
 
   private static SystemErrorException failed(Path file, IOException cause) {

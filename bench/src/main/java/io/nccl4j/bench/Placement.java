@@ -57,14 +57,14 @@ public record Placement(int firstRank, int nranks, @Nullable UniqueId id) {
 
   /**
    * The device of one of this process's ranks: the one with the rank's number. GPUs are counted
-   * anew on each machine when there are several processes, so that ranks fill machine after
-   * machine.
+   * anew when there are fewer: ranks fill machine after machine, and where NCCL allows it several
+   * share a GPU; where it does not, joining says so.
    *
    * @param local place among the ranks of this process
    */
   Device device(Backend backend, int local) {
     int rank = firstRank + local;
-    if (id != null && backend == Backend.CUDA) {
+    if (backend == Backend.CUDA) {
       return Device.get(backend, rank % Device.all(backend).size());
     }
     return Device.get(backend, rank);

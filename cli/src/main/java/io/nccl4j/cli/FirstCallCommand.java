@@ -1,5 +1,6 @@
 package io.nccl4j.cli;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
@@ -69,7 +70,7 @@ final class FirstCallCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws Exception {
-    Options options = Options.builder().build();
+    Options options = Options.builder().backend(Backend.HOST).build();
     RankEnvironment ranks;
     try {
       if (pairs < 1) {

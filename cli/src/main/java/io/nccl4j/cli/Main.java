@@ -36,10 +36,11 @@ public final class Main {
     Context context = new Context(environment, out, err);
     CommandLine commandLine =
         new CommandLine(top)
+            .addSubcommand(new InfoCommand(context, top))
             .addSubcommand(new AllReduceCommand(context))
             .addSubcommand(new SendRecvCommand(context))
             .addSubcommand(
-                new CommandLine(new SelftestCommand())
+                new CommandLine(new SelftestCommand(context))
                     .addSubcommand(new FifoLeakCommand(context))
                     .addSubcommand(new FirstCallCommand(context)))
             .setOut(new PrintWriter(out, true, out.charset()))

@@ -12,6 +12,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -34,6 +35,7 @@ final class ProcessGroup {
   private final List<Child> children = new ArrayList<>();
   private final List<Thread> relays = new ArrayList<>();
   private final BlockingQueue<Child> ended = new LinkedBlockingQueue<>();
+  private IntFunction<Map<String, String>> variables = rank -> Map.of();
   private volatile boolean interrupted;
 
   /** A group of {@code procs} processes, each with the threads and ranks of the options. */
@@ -41,6 +43,12 @@ final class ProcessGroup {
     this.context = context;
     this.options = options;
     this.procs = procs;
+  }
+
+  /** Sets variables that are different in each process; asked with its first rank. */
+  ProcessGroup withVariables(IntFunction<Map<String, String>> own) {
+    variables = own;
+    return this;
   }
 
   /**
@@ -86,6 +94,7 @@ final class ProcessGroup {
     ProcessBuilder builder = new ProcessBuilder(command);
     Map<String, String> environment = builder.environment();
     environment.putAll(context.environment());
+    environment.putAll(variables.apply(firstRank));
     environment.put(RankEnvironment.RANK, Integer.toString(firstRank));
     environment.put(RankEnvironment.NRANKS, Integer.toString(procs * options.localRanks()));
     environment.put(RankEnvironment.UNIQUE_ID, id.toString());

@@ -61,18 +61,26 @@ final class CliDocTest {
     Map<String, Object> tests =
         Map.of(
             "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
+    options("## Self tests", new SelftestCommand(context));
+    options("## Info", new InfoCommand(context, new Nccl4jCommand()));
     tests.forEach(
         (name, command) -> {
-          Map<String, String> expected = new TreeMap<>();
-          for (OptionSpec option : CommandSpec.forAnnotatedObject(command).options()) {
-            if (!option.hidden()) {
-              String standard = String.valueOf(option.defaultValue()).replace("null", "");
-              expected.put(String.join(", ", option.names()), option.paramLabel() + " " + standard);
-            }
-          }
-          assertEquals(expected, rows("### " + name));
+          options("### " + name, command);
           assertTrue(section("### " + name).contains("./nccl4j selftest " + name));
         });
+  }
+
+  private static void options(String heading, Object command) {
+    Map<String, String> expected = new TreeMap<>();
+    for (OptionSpec option : CommandSpec.forAnnotatedObject(command).options()) {
+      if (!option.hidden()) {
+        String value = option.arity().max() == 0 ? "" : option.paramLabel();
+        String standard = String.valueOf(option.defaultValue()).replace("null", "");
+        expected.put(
+            String.join(", ", option.names()), value + " " + (value.isEmpty() ? "" : standard));
+      }
+    }
+    assertEquals(expected, rows(heading));
   }
 
   @Test
@@ -149,8 +157,9 @@ final class CliDocTest {
     int start = PAGE.indexOf(heading + "\n");
     assertTrue(start >= 0, heading);
     int end = PAGE.indexOf("\n## ", start + heading.length());
-    int sibling = heading.startsWith("### ") ? PAGE.indexOf("\n### ", start + 1) : -1;
-    end = sibling >= 0 && sibling < end ? sibling : end;
+    // A section without its parts; a part ends at its sibling.
+    int part = heading.startsWith("##") ? PAGE.indexOf("\n### ", start + 1) : -1;
+    end = part >= 0 && part < end ? part : end;
     return PAGE.substring(start, end < 0 ? PAGE.length() : end);
   }
 }

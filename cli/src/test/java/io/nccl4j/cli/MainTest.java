@@ -51,6 +51,20 @@ class MainTest {
   }
 
   @Test
+  void infoOfHostIsUsable() throws IOException {
+    Run run = Run.of("info", "--backend", "host", "--json");
+    assertEquals(0, run.code(), run.err());
+    JsonNode json = new ObjectMapper().readTree(run.out());
+    assertTrue(json.get("usable").booleanValue(), run.out());
+    assertEquals(1, json.get("backends").size());
+    assertEquals("host", json.at("/backends/0/backend").textValue());
+    assertEquals(0, json.at("/backends/0/libraries").size());
+    int processors = Runtime.getRuntime().availableProcessors();
+    assertTrue(
+        json.at("/backends/0/facts/processors").textValue().startsWith(processors + ""), run.out());
+  }
+
+  @Test
   void measuresSendRecvOnOneRank() {
     Run run = Run.ofLine(Map.of(), "sendrecv --backend host -b 1K -e 1K -n 2");
     assertEquals(0, run.code(), run.err());

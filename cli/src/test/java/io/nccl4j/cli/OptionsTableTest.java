@@ -59,7 +59,9 @@ class OptionsTableTest {
           sendrecv -n 0                           | iters is 0
           all_reduce_perf -n 0                    | iters is 0
           sendrecv_perf -n 0                      | iters is 0
-          selftest                                | the name of a test is missing
+          info --backend tpu                      | unknown backend 'tpu'
+          info --yaml                             | --yaml
+          selftest --backend tpu                  | unknown backend 'tpu'
           selftest fifo                           | fifo
           selftest fifo-leak -n 0                 | iters is 0
           selftest fifo-leak --procs 0            | procs is 0

@@ -1,6 +1,7 @@
 package io.nccl4j.core;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -12,6 +13,7 @@ import io.nccl4j.NcclCommunicator;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.cuda.CudaBackend;
+import io.nccl4j.cuda.CudaInfo;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
@@ -170,6 +172,18 @@ public final class CoreProvider implements Provider {
   @Override
   public Optional<String> ncclParameter(String key) {
     return cuda().parameter(key);
+  }
+
+  @Override
+  public BackendInfo info(Backend backend) {
+    return switch (backend) {
+      case HOST -> host.info();
+      case CUDA -> CudaInfo.collect();
+      case AUTO -> {
+        BackendInfo gpus = CudaInfo.collect();
+        yield gpus.isUsable() ? gpus : host.info();
+      }
+    };
   }
 
   private static void require(@Nullable Object argument, String name) {

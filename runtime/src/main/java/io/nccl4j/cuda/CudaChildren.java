@@ -1,7 +1,6 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
@@ -9,15 +8,15 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.time.Duration;
-import java.util.List;
-import java.util.concurrent.locks.LockSupport;
+import java.lang.invoke.VarHandle;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
 /** How communicators of fewer and of more ranks are made of one. */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaChildren {
   private static final int ABORT = 1;
+  private static final VarHandle POINTER = ValueLayout.ADDRESS.varHandle();
 
   private CudaChildren() {}
 
@@ -42,51 +41,22 @@ final class CudaChildren {
                 abort ? ABORT : 0));
   }
 
+  /** The first and the last rank wait inside the call until the root has made the id. */
   static CudaCommunicator grow(
       CudaCommunicator parent,
       Team team,
       int nranks,
       @Nullable UniqueId id,
       CommunicatorConfig config) {
-    // The first and the last rank wait inside the call until the root has made the id.
-    Thread watch = watch(parent, config.initTimeout());
-    try {
-      return make(
-          parent,
-          team,
-          config,
-          "grow",
-          (handle, arena, out, nativeConfig) -> {
-            MemorySegment idSegment = id == null ? MemorySegment.NULL : write(arena, id);
-            return Nccl.ncclCommGrow(handle, nranks, idSegment, -1, out, nativeConfig);
-          });
-    } finally {
-      watch.interrupt();
-    }
-  }
-
-  private static Thread watch(CudaCommunicator parent, Duration timeout) {
-    String problem =
-        "grow of communicator " + parent.name() + " was not done after " + timeout.toMillis();
-    return Thread.ofPlatform()
-        .daemon()
-        .name("nccl4j-grow-" + parent.name())
-        .start(
-            () -> {
-              long start = System.nanoTime();
-              while (!Thread.currentThread().isInterrupted()) {
-                long left = timeout.toNanos() - (System.nanoTime() - start);
-                if (left <= 0) {
-                  parent.fail(
-                      new DeadlineException(
-                          problem + " ms",
-                          "call createGrowId on the root first, grow on all ranks, and join with"
-                              + " that id on the new ones"));
-                  return;
-                }
-                LockSupport.parkNanos(left);
-              }
-            });
+    return make(
+        parent,
+        team,
+        config,
+        "grow",
+        (handle, arena, out, nativeConfig) -> {
+          MemorySegment idSegment = id == null ? MemorySegment.NULL : write(arena, id);
+          return Nccl.ncclCommGrow(handle, nranks, idSegment, -1, out, nativeConfig);
+        });
   }
 
   private static MemorySegment write(Arena arena, UniqueId id) {
@@ -103,32 +73,26 @@ final class CudaChildren {
 
   private static CudaCommunicator make(
       CudaCommunicator parent, Team team, CommunicatorConfig config, String what, Call call) {
-    // NCCL writes it from a thread of its own, whenever all ranks have come.
+    // NCCL may write to it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-      CudaCalls.run(
-          parent, what, config.initTimeout(), handle -> call.run(handle, arena, out, nativeConfig));
-    }
-    MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
-    String of = what + " of communicator " + parent.name();
-    try {
-      CudaInit.awaitReady(handle, config.initTimeout(), () -> of);
-    } catch (NcclException e) {
-      CudaInit.abort(List.of(handle), e);
-      throw e;
-    }
-    String given = config.name();
+    CudaCalls.run(
+        parent,
+        what,
+        config.initTimeout(),
+        handle -> {
+          try (Arena arena = Arena.ofConfined()) {
+            MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
+            return call.run(handle, arena, out, nativeConfig);
+          }
+        });
     CudaCommunicator child =
-        CudaCommunicator.create(
-            CudaInit.rank(handle),
-            CudaInit.count(handle),
-            parent.cudaDevice(),
-            handle,
+        CudaSplit.attach(
+            parent,
+            out.get(ValueLayout.ADDRESS, 0),
             team,
             config,
-            given == null ? parent.name() + "." + team.number() : given);
+            what + " of communicator " + parent.name());
     child.keep(nativeName);
     return child;
   }
@@ -145,32 +109,49 @@ final class CudaChildren {
     Features.GROW.require();
     NcclConfig.requireKnown(config.nccl());
     team.expect(rank, nranks);
+    String of = "rank " + rank + " of " + nranks + " joining " + name;
     MemorySegment nativeName = NcclConfig.name(config);
-    // Closed when NCCL has written; where it never does, it is left to NCCL.
-    Arena outArena = Arena.ofShared();
-    MemorySegment out = outArena.allocate(ValueLayout.ADDRESS);
+    // Kept by the thread that NCCL may hold for longer than the caller waits.
+    Arena arena = Arena.ofAuto();
+    MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+    AtomicBoolean aborted = new AtomicBoolean();
     device.prepare();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-      MemorySegment idSegment = write(arena, id);
-      int result;
-      try (CudaDevice.Scope ignored = device.enter()) {
-        result = Nccl.ncclCommGrow(MemorySegment.NULL, nranks, idSegment, rank, out, nativeConfig);
-      }
-      MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
-      try {
-        NcclResults.check(result, "joining " + name);
-        CudaInit.awaitReady(
-            handle, config.initTimeout(), () -> "rank " + rank + " joining " + name);
-      } catch (NcclException e) {
-        CudaInit.abort(List.of(handle), e);
-        throw e;
-      }
-      outArena.close();
+    try {
+      Patiently.run(
+          "nccl4j-join-" + name,
+          () -> {
+            try (CudaDevice.Scope ignored = device.enter()) {
+              MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
+              NcclResults.check(
+                  Nccl.ncclCommGrow(
+                      MemorySegment.NULL, nranks, write(arena, id), rank, out, nativeConfig),
+                  of);
+            }
+          },
+          config.initTimeout(),
+          () -> abort(out, name, aborted),
+          () -> CudaCalls.late(of, config.initTimeout()));
+      MemorySegment handle = handle(out);
+      CudaInit.awaitReady(handle, config.initTimeout(), () -> of);
       CudaCommunicator joined =
           CudaCommunicator.create(rank, nranks, device, handle, team, config, name);
       joined.keep(nativeName);
       return joined;
+    } catch (NcclException e) {
+      abort(out, name, aborted);
+      throw e;
+    }
+  }
+
+  /** NCCL writes it before it waits. */
+  private static MemorySegment handle(MemorySegment out) {
+    return (MemorySegment) POINTER.getAcquire(out, 0L);
+  }
+
+  private static void abort(MemorySegment out, String name, AtomicBoolean aborted) {
+    MemorySegment handle = handle(out);
+    if (!handle.equals(MemorySegment.NULL) && !aborted.getAndSet(true)) {
+      CudaCommunicator.abortInBackground(handle, name, () -> {});
     }
   }
 }

@@ -52,6 +52,7 @@ import org.jspecify.annotations.Nullable;
 final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements NcclCommunicator {
   private static final Logger LOG = LogManager.getLogger(CudaCommunicator.class);
   private static final long LOOK_NANOS = 1_000_000;
+  private static final long STUCK_NANOS = 50_000_000;
   private static final int FIRST_WITH_FLOAT8 = 90;
   private static final int OLDEST_DRIVER_FOR_ONE_SIDED = 12050;
 
@@ -59,6 +60,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   private final CommunicatorConfig config;
   private final Team team;
   private final CudaDevice cudaDevice;
+  private final CudaBuffer barrierFlag;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment asyncOut = arena.allocate(ValueLayout.JAVA_INT);
   private final MemorySegment opOut = arena.allocate(ValueLayout.JAVA_INT);
@@ -72,7 +74,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   private final AtomicLong fifoFull = new AtomicLong();
   private final AtomicLong fifoWaitNanos = new AtomicLong();
   private final Object closing = new Object();
-  private final CudaBuffer barrierFlag;
   private long splits;
 
   @SuppressWarnings("unused") // kept for NCCL, which has only the address
@@ -99,11 +100,19 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   private boolean suspended;
   private boolean hostRma;
-  private volatile String calling;
+  private volatile String pending;
   private volatile boolean launching;
   private @Nullable CudaWork launchingWork;
-  private int createdOp = -1;
+  private volatile @Nullable CudaWork calling;
+  private volatile long callTick;
+  private volatile long failedNanos;
+
+  /** Reductions of what is being launched, to be destroyed after that. */
+  private int[] createdOps = new int[4];
+
+  private int createdCount;
   private volatile @Nullable Thread ending;
+  private volatile @Nullable Thread releasing;
   private volatile boolean closed;
 
   private CudaCommunicator(
@@ -114,7 +123,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       Team team,
       CommunicatorConfig config,
       String name,
-      WorkFifo<CudaWork> fifo) {
+      WorkFifo<CudaWork> fifo,
+      CudaBuffer barrierFlag) {
     super(rank, nranks, device, fifo);
     this.cudaDevice = device;
     this.ledger = new CudaLedger(nranks);
@@ -122,8 +132,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     this.team = team;
     this.config = config;
     this.name = name;
-    this.calling = "creating communicator " + name;
-    this.barrierFlag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
+    this.pending = "creating communicator " + name;
+    this.barrierFlag = barrierFlag;
   }
 
   /** A rank over a handle whose initialisation has begun; usable after {@link #awaitReady}. */
@@ -135,14 +145,16 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       Team team,
       CommunicatorConfig config,
       String name) {
+    // All that can fail, so that no half of a communicator is left.
+    CudaBuffer flag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
     WorkFifo<CudaWork> fifo = new WorkFifo<>(config.fifoBytes(), CudaWork::new);
     CudaCommunicator communicator =
-        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo);
+        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }
-    communicator.launching = true;
     team.add(communicator);
+    CallWatch.add(communicator);
     return communicator;
   }
 
@@ -178,28 +190,42 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   /** Notes what a launch of a work left to be done. */
   void launched(CudaWork work, CudaStream stream, int result) {
-    createdOp = work.createdOp;
-    work.createdOp = -1;
+    if (work.createdOp >= 0) {
+      if (createdCount == createdOps.length) {
+        createdOps = Arrays.copyOf(createdOps, 2 * createdCount);
+      }
+      createdOps[createdCount++] = work.createdOp;
+      work.createdOp = -1;
+    }
     if (result == NcclResults.IN_PROGRESS) {
       launchingWork = work;
       launching = true;
       stream.launchesFrom(this);
     } else {
-      releaseOp();
+      releaseOps();
     }
   }
 
-  private void releaseOp() {
-    if (createdOp >= 0) {
-      guard.enter();
-      try {
-        if (!handle.equals(MemorySegment.NULL)) {
-          NcclResults.check(Nccl.ncclRedOpDestroy(createdOp, handle), "ncclRedOpDestroy");
-        }
-      } finally {
-        guard.leave();
+  /**
+   * Destroys the reductions made for what is launched; NCCL refuses that only when it is broken.
+   */
+  private void releaseOps() {
+    if (createdCount == 0) {
+      return;
+    }
+    int failed = NcclResults.SUCCESS;
+    guard.enter();
+    try {
+      for (int i = 0; i < createdCount && !handle.equals(MemorySegment.NULL); i++) {
+        int result = Nccl.ncclRedOpDestroy(createdOps[i], handle);
+        failed = NcclResults.isFailure(result) ? result : failed;
       }
-      createdOp = -1;
+    } finally {
+      guard.leave();
+    }
+    createdCount = 0;
+    if (failed != NcclResults.SUCCESS) {
+      fail(NcclResults.failure(failed, "ncclRedOpDestroy of communicator " + name));
     }
   }
 
@@ -216,13 +242,13 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     if (result != NcclResults.SUCCESS) {
       fail(NcclResults.failure(result, launchingName()));
     }
-    releaseOp();
+    releaseOps();
     return true;
   }
 
   private String launchingName() {
     CudaWork work = launchingWork;
-    return work == null ? calling : work.describe();
+    return work == null ? pending : work.describe();
   }
 
   /** Waits until NCCL has done what it was asked for last, within the operation's deadline. */
@@ -265,7 +291,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   }
 
   private int asyncResult() {
-    guard.enter();
+    if (!guard.tryEnter()) {
+      // Another thread is in a call, and will know.
+      return NcclResults.IN_PROGRESS;
+    }
     try {
       if (handle.equals(MemorySegment.NULL)) {
         return NcclResults.SUCCESS;
@@ -450,37 +479,103 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     if (!failure.compareAndSet(null, cause)) {
       return;
     }
+    failedNanos = System.nanoTime();
     abortNative();
     team.failed(this, cause);
   }
 
-  /**
-   * Kernels that wait for peers end; NCCL frees what it holds. That may wait for the device, on
-   * which another rank's kernel may wait for this thread: it is done on a thread of its own.
-   */
+  /** Kernels and calls that wait for peers end; NCCL frees what it holds. */
   private void abortNative() {
-    // A call that blocks must be let out by the abort itself.
-    boolean entered = guard.enterWithin(config.closeTimeout().toNanos());
+    // A call that waits for peers must be let out by the abort itself.
+    boolean entered = guard.enterWithin(STUCK_NANOS);
     MemorySegment aborted = handle;
     handle = MemorySegment.NULL;
     if (entered) {
       guard.leave();
     }
-    holders.forEach(Holder::communicatorEnds);
     if (!aborted.equals(MemorySegment.NULL)) {
-      ending =
-          inBackground(
-              () -> {
-                int result = Nccl.ncclCommAbort(aborted);
-                if (NcclResults.isFailure(result)) {
-                  LOG.warn(NcclResults.failure(result, "aborting communicator " + name));
-                }
-              });
+      ending = abortInBackground(aborted, name, entered ? () -> {} : () -> letOut(aborted));
+      // Destroying a graph waits until it has run, which it does once NCCL aborts.
+      releasing = inBackground(this::releaseHolders, name);
     }
   }
 
-  private Thread inBackground(Runnable end) {
-    return Thread.ofPlatform().daemon().name("nccl4j-end-" + name + "-" + rank()).start(end);
+  /** Whatever one of them says, such as that the device is lost, the others let go, too. */
+  private void releaseHolders() {
+    for (Holder holder : holders) {
+      try {
+        holder.communicatorEnds();
+      } catch (NcclException e) {
+        LOG.warn("a graph of communicator {} is left to CUDA: {}", name, e.getMessage());
+      }
+    }
+  }
+
+  /** Ends a call that another thread is in before what it uses is freed. */
+  private void letOut(MemorySegment stuck) {
+    if (Features.REVOKE.isPresent()) {
+      int result = Nccl.ncclCommRevoke(stuck, 0);
+      if (NcclResults.isFailure(result)) {
+        LOG.warn(NcclResults.failure(result, "revoking communicator " + name));
+      }
+      if (guard.enterWithin(config.closeTimeout().toNanos())) {
+        guard.leave();
+      }
+    }
+  }
+
+  /**
+   * Aborts a communicator on a thread of its own: that may wait for the device, on which another
+   * rank's kernel may wait for the caller's thread.
+   */
+  static Thread abortInBackground(MemorySegment handle, String name, Runnable before) {
+    return inBackground(
+        () -> {
+          before.run();
+          int result = Nccl.ncclCommAbort(handle);
+          if (NcclResults.isFailure(result)) {
+            LOG.warn(NcclResults.failure(result, "aborting communicator " + name));
+          }
+        },
+        name);
+  }
+
+  private static Thread inBackground(Runnable end, String name) {
+    return Thread.ofPlatform().daemon().name("nccl4j-end-" + name).start(end);
+  }
+
+  // ---- calls that do not return
+
+  /** This thread is about to call NCCL for a work. */
+  void callBegins(CudaWork work) {
+    calling = work;
+    callTick = CallWatch.now();
+  }
+
+  void callEnds() {
+    callTick = 0;
+    calling = null;
+  }
+
+  /** Looks after a call that has not returned for a while; for the watch. */
+  void checkCall() {
+    long begun = callTick;
+    CudaWork work = calling;
+    long ticks = CallWatch.now() - begun;
+    if (begun == 0 || work == null || ticks < 2 || failure.get() != null) {
+      return;
+    }
+    NcclException e = team.contradiction(this);
+    if (e == null && ticks * CallWatch.TICK_NANOS > config.operationTimeout().toNanos()) {
+      e =
+          new DeadlineException(
+              "not started after " + config.operationTimeout().toMillis() + " ms: " + explain(work),
+              "look at the other ranks; a thread that drives several ranks must issue their"
+                  + " operations in one group");
+    }
+    if (e != null) {
+      fail(e);
+    }
   }
 
   /** Asks NCCL whether something went wrong in the background, and the other ranks here. */
@@ -531,6 +626,13 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     return first > ledger.collectives()
         ? ""
         : ledger.describe(first) + " #" + first + " is waiting for " + team.absent(this, first);
+  }
+
+  /** Whether NCCL was told to end long ago: what still runs on the device will not end. */
+  boolean shouldHaveEnded(long now) {
+    return failure.get() != null
+        && failedNanos != 0
+        && now - failedNanos > config.closeTimeout().toNanos();
   }
 
   String explain(CudaWork work) {
@@ -625,7 +727,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   /** Lets NCCL finish a call on the handle, {@code what}, that goes on in the background. */
   void callGoesOn(String what) {
-    calling = what;
+    pending = what;
     launching = true;
   }
 
@@ -746,8 +848,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   public UniqueId createGrowId() {
     Features.GROW.require();
     enterFor("createGrowId");
-    try (Arena local = Arena.ofConfined()) {
-      MemorySegment id = ncclUniqueId.allocate(local);
+    try {
+      // The call is made on a thread of its own, which NCCL may keep.
+      MemorySegment id = ncclUniqueId.allocate(Arena.ofAuto());
       if (growId != null) {
         throw new InvalidUsageException(
             "createGrowId: communicator " + name + " has an id that was not used", "grow with it");
@@ -1043,9 +1146,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       if (failure.get() == null) {
         registered.forEach(CudaRegistered::end);
       }
-      holders.forEach(Holder::communicatorEnds);
+      releaseHolders();
       closed = true;
       team.left(this);
+      CallWatch.remove(this);
       destroyNative();
       awaitEnd();
       // Where it had failed, NCCL let go of them in its abort.
@@ -1101,15 +1205,15 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
                   LOG.warn(NcclResults.failure(result, "destroying communicator " + name));
                   NcclResults.check(Nccl.ncclCommAbort(last), "ncclCommAbort");
                 }
-              });
+              },
+              name);
     }
   }
 
   /** NCCL writes no more after that; where it does not end in time, its memory is left to it. */
   private void awaitEnd() {
-    Thread thread = ending;
     try {
-      if (thread == null || thread.join(config.closeTimeout())) {
+      if (hasEnded(releasing) && hasEnded(ending)) {
         arena.close();
       } else {
         LOG.warn(
@@ -1120,6 +1224,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
+  }
+
+  private boolean hasEnded(@Nullable Thread thread) throws InterruptedException {
+    return thread == null || thread.join(config.closeTimeout());
   }
 
   @Override

@@ -9,6 +9,8 @@ import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
@@ -16,6 +18,16 @@ import org.jspecify.annotations.Nullable;
 /** A CUDA event, and where it was recorded last. It owns the CUDA event. */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaEvent implements Event {
+  private static final VarHandle CLOSED;
+
+  static {
+    try {
+      CLOSED = MethodHandles.lookup().findVarHandle(CudaEvent.class, "closed", boolean.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
   private final CudaDevice device;
   private final MemorySegment handle;
   private volatile @Nullable CudaStream stream;
@@ -180,8 +192,7 @@ final class CudaEvent implements Event {
 
   @Override
   public void close() {
-    if (!closed) {
-      closed = true;
+    if (CLOSED.compareAndSet(this, false, true)) {
       Driver.check(Cuda.cuEventDestroy_v2(handle), "cuEventDestroy");
     }
   }

@@ -98,8 +98,9 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     if (lost) {
       communicators.forEach(CudaCommunicator::requireReady);
     }
-    for (CudaNode node : nodes) {
-      if (node.usesClosed()) {
+    // By number, not by iterator: a launch allocates nothing.
+    for (int i = 0; i < nodes.size(); i++) {
+      if (nodes.get(i).usesClosed()) {
         throw new InvalidUsageException(
             "launch: a buffer in the graph is closed",
             "keep buffers open until the executable graph is closed");
@@ -108,13 +109,16 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     own.awaitRoom();
     int entered = 0;
     try {
-      for (CudaCommunicator communicator : communicators) {
-        communicator.enterForLaunch();
-        entered++;
+      for (; entered < communicators.size(); entered++) {
+        communicators.get(entered).enterForLaunch();
       }
       Driver.check(Cuda.cuGraphLaunch(handle, own.handle()), "cuGraphLaunch");
-      communicators.forEach(CudaCommunicator::graphStarted);
-      operations.forEach(CudaNode.Operation::note);
+      for (int i = 0; i < communicators.size(); i++) {
+        communicators.get(i).graphStarted();
+      }
+      for (int i = 0; i < operations.size(); i++) {
+        operations.get(i).note();
+      }
       launched++;
       lastStream = own;
       own.launched(this);
@@ -131,7 +135,8 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
   @SuppressWarnings("NonAtomicVolatileUpdate") // under the stream's guard
   @Nullable NcclException passed() {
     NcclException failure = null;
-    for (CudaCommunicator communicator : communicators) {
+    for (int i = 0; i < communicators.size(); i++) {
+      CudaCommunicator communicator = communicators.get(i);
       communicator.graphEnded();
       failure = failure == null ? communicator.outcome() : failure;
     }

@@ -181,9 +181,14 @@ final class CudaHeap {
   }
 
   private static void unmap(Chunk chunk) {
-    Driver.check(Cuda.cuMemUnmap(chunk.address, chunk.bytes), "cuMemUnmap");
-    Driver.check(Cuda.cuMemAddressFree(chunk.address, chunk.bytes), "cuMemAddressFree");
-    Driver.check(Cuda.cuMemRelease(chunk.handle), "cuMemRelease");
+    NcclException failure =
+        Driver.also(null, Cuda.cuMemUnmap(chunk.address, chunk.bytes), "cuMemUnmap");
+    failure =
+        Driver.also(failure, Cuda.cuMemAddressFree(chunk.address, chunk.bytes), "cuMemAddressFree");
+    failure = Driver.also(failure, Cuda.cuMemRelease(chunk.handle), "cuMemRelease");
+    if (failure != null) {
+      throw failure;
+    }
   }
 
   private static long roundUp(long value, long multiple) {

@@ -10,7 +10,7 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.ref.Reference;
+import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -19,17 +19,47 @@ import java.util.Set;
 import java.util.function.Supplier;
 
 /**
- * How ranks join: NCCL starts in the background, and is aborted when it is not ready in time. What
- * goes wrong leaves no communicator behind.
+ * How ranks join: what is not ready in time is aborted, and what goes wrong leaves no communicator
+ * behind.
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaInit {
   /** A rank that joins. */
   record Rank(int rank, CudaDevice device) {}
 
-  private static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
+  /** The variable that allows several ranks on one GPU. */
+  static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
 
-  private CudaInit() {}
+  private static final VarHandle POINTER = ValueLayout.ADDRESS.varHandle();
+
+  private final List<Rank> ranks;
+  private final int nranks;
+  private final Team team;
+  private final CommunicatorConfig config;
+  private final String name;
+
+  /** Kept by the thread that NCCL may hold for longer than the caller waits. */
+  private final Arena arena = Arena.ofAuto();
+
+  private final int ids;
+  private final MemorySegment id;
+  private final MemorySegment outs;
+  private final MemorySegment nativeName;
+  private int aborted;
+
+  private CudaInit(
+      List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
+    this.ranks = ranks;
+    this.nranks = nranks;
+    this.team = team;
+    this.config = config;
+    this.name = name;
+    this.ids = id.length / UniqueId.BYTES;
+    this.nativeName = NcclConfig.name(config);
+    this.id = ncclUniqueId.allocateArray(ids, arena);
+    MemorySegment.copy(id, 0, this.id, ValueLayout.JAVA_BYTE, 0, id.length);
+    this.outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
+  }
 
   /**
    * Joins.
@@ -38,78 +68,114 @@ final class CudaInit {
    */
   static List<CudaCommunicator> join(
       List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
-    int ids = id.length / UniqueId.BYTES;
     requireOwnGpus(ranks);
-    if (ids > 1) {
+    if (id.length > UniqueId.BYTES) {
       Features.SCALABLE_INIT.require();
     }
     NcclConfig.requireKnown(config.nccl());
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
-    List<MemorySegment> handles = new ArrayList<>();
-    MemorySegment nativeName = NcclConfig.name(config);
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment idSegment = ncclUniqueId.allocateArray(ids, arena);
-      MemorySegment.copy(id, 0, idSegment, ValueLayout.JAVA_BYTE, 0, id.length);
-      MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-      MemorySegment outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
-      int result = NcclResults.SUCCESS;
-      // From here to the group's end nothing waits: it belongs to the thread of the system.
-      ranks.forEach(rank -> rank.device.prepare());
-      NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart");
-      for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result); i++) {
-        try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
-          MemorySegment out = outs.asSlice(i * ValueLayout.ADDRESS.byteSize());
-          int rank = ranks.get(i).rank;
-          result =
-              ids == 1
-                  ? Nccl.ncclCommInitRankConfig(out, nranks, idSegment, rank, nativeConfig)
-                  : Nccl.ncclCommInitRankScalable(out, nranks, rank, ids, idSegment, nativeConfig);
-        }
-      }
-      int end = Nccl.ncclGroupEnd();
-      for (int i = 0; i < ranks.size(); i++) {
-        handles.add(outs.getAtIndex(ValueLayout.ADDRESS, i));
-      }
-      NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
-      awaitAll(handles, ranks, team, config.initTimeout(), name);
-    } catch (NcclException e) {
-      abort(handles, e);
-      Reference.reachabilityFence(nativeName);
-      throw e;
-    }
+    return new CudaInit(ranks, nranks, id, team, config, name).run();
+  }
+
+  private List<CudaCommunicator> run() {
+    long start = System.nanoTime();
     List<CudaCommunicator> joined = new ArrayList<>();
-    for (int i = 0; i < ranks.size(); i++) {
-      Rank rank = ranks.get(i);
-      CudaCommunicator communicator =
-          CudaCommunicator.create(
-              rank.rank, nranks, rank.device, handles.get(i), team, config, name);
-      communicator.keep(nativeName);
-      joined.add(communicator);
+    try {
+      Patiently.run(
+          "nccl4j-join-" + name, this::call, config.initTimeout(), this::abort, this::late);
+      for (int i = 0; i < ranks.size(); i++) {
+        long left = config.initTimeout().toNanos() - (System.nanoTime() - start);
+        awaitReady(handle(i), Duration.ofNanos(Math.max(0, left)), this::what);
+      }
+      for (Rank rank : ranks) {
+        MemorySegment handle = handle(joined.size());
+        joined.add(
+            CudaCommunicator.create(rank.rank, nranks, rank.device, handle, team, config, name));
+        joined.getLast().keep(nativeName);
+      }
+    } catch (NcclException e) {
+      giveUp(joined);
+      throw e;
     }
     return joined;
   }
 
-  private static void awaitAll(
-      List<MemorySegment> handles, List<Rank> ranks, Team team, Duration timeout, String name) {
-    long start = System.nanoTime();
-    for (int i = 0; i < handles.size(); i++) {
-      int rank = ranks.get(i).rank;
-      Duration left = timeout.minusNanos(System.nanoTime() - start);
-      awaitReady(
-          handles.get(i),
-          left.isNegative() ? Duration.ZERO : left,
-          () ->
-              "rank "
-                  + rank
-                  + " joining "
-                  + name
-                  + " (ranks that have not joined in this process: "
-                  + team.absent()
-                  + ")");
+  /** One group, so that all ranks of this call join at once; nothing in it may wait. */
+  private void call() {
+    ranks.forEach(rank -> rank.device.prepare());
+    MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
+    NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart, to join " + name);
+    int result = NcclResults.SUCCESS;
+    NcclException lost = null;
+    for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result) && lost == null; i++) {
+      try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
+        MemorySegment out = outs.asSlice(i * ValueLayout.ADDRESS.byteSize());
+        int rank = ranks.get(i).rank;
+        result =
+            ids == 1
+                ? Nccl.ncclCommInitRankConfig(out, nranks, id, rank, nativeConfig)
+                : Nccl.ncclCommInitRankScalable(out, nranks, rank, ids, id, nativeConfig);
+      } catch (NcclException e) {
+        // The group is ended all the same, or it would swallow the thread's next operations.
+        lost = e;
+      }
+    }
+    int end = Nccl.ncclGroupEnd();
+    if (lost != null) {
+      throw lost;
+    }
+    NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
+  }
+
+  /** NCCL writes handles before it waits. */
+  private MemorySegment handle(int i) {
+    return (MemorySegment) POINTER.getAcquire(outs, i * ValueLayout.ADDRESS.byteSize());
+  }
+
+  private String what() {
+    return (ranks.size() == 1 ? "rank " + ranks.getFirst().rank : ranks.size() + " ranks")
+        + " of "
+        + nranks
+        + " joining "
+        + name
+        + " (ranks that have not joined in this process: "
+        + team.absent()
+        + ")";
+  }
+
+  private DeadlineException late() {
+    return late(what(), config.initTimeout());
+  }
+
+  private static DeadlineException late(String what, Duration timeout) {
+    return new DeadlineException(
+        what + " was not ready after " + timeout.toMillis() + " ms",
+        "start all ranks with the same unique id and nranks; NCCL_DEBUG=INFO shows which came;"
+            + " init-timeout sets the deadline");
+  }
+
+  private void giveUp(List<CudaCommunicator> joined) {
+    abort(joined.size());
+    joined.forEach(CudaCommunicator::abort);
+    joined.forEach(CudaCommunicator::close);
+  }
+
+  private void abort() {
+    abort(0);
+  }
+
+  /** Aborts what no communicator owns; each handle once. */
+  private synchronized void abort(int first) {
+    for (int i = Math.max(first, aborted); i < ranks.size(); i++) {
+      MemorySegment handle = handle(i);
+      if (!handle.equals(MemorySegment.NULL)) {
+        CudaCommunicator.abortInBackground(handle, name, () -> {});
+      }
+      aborted = i + 1;
     }
   }
 
-  /** Waits until a handle can be used. */
+  /** Waits until a handle can be used: at once, unless the configuration lets NCCL not block. */
   static void awaitReady(MemorySegment handle, Duration timeout, Supplier<String> what) {
     long start = System.nanoTime();
     while (true) {
@@ -120,14 +186,7 @@ final class CudaInit {
       }
       long waited = System.nanoTime() - start;
       if (waited > timeout.toNanos()) {
-        throw new DeadlineException(
-            what.get() + " was not ready after " + timeout.toMillis() + " ms",
-            "start all ranks with the same unique id and nranks; NCCL_DEBUG=INFO shows which came;"
-                + " init-timeout sets the deadline");
-      }
-      if (Thread.interrupted()) {
-        Thread.currentThread().interrupt();
-        throw new io.nccl4j.AbortedException(what.get() + " was interrupted", "");
+        throw late(what.get(), timeout);
       }
       CudaStream.pause(waited);
     }
@@ -155,17 +214,6 @@ final class CudaInit {
       MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
       NcclResults.check(question.ask(handle, out), call);
       return out.get(ValueLayout.JAVA_INT, 0);
-    }
-  }
-
-  static void abort(List<MemorySegment> handles, NcclException cause) {
-    for (MemorySegment handle : handles) {
-      if (!handle.equals(MemorySegment.NULL)) {
-        int result = Nccl.ncclCommAbort(handle);
-        if (NcclResults.isFailure(result)) {
-          cause.addSuppressed(NcclResults.failure(result, "ncclCommAbort"));
-        }
-      }
     }
   }
 

@@ -41,11 +41,13 @@ final class CudaLaunch {
         work.free();
         communicator.requireReady();
       }
+      communicator.callBegins(work);
       result = NcclCalls.issue(work, communicator.handle(), stream);
       if (NcclResults.isFailure(result)) {
         refused = NcclResults.failure(result, work.describe());
       }
     } finally {
+      communicator.callEnds();
       communicator.guard().leave();
     }
     if (refused == null) {
@@ -56,7 +58,8 @@ final class CudaLaunch {
     communicator.fail(refused);
     communicator.completed(work);
     work.free();
-    throw refused;
+    NcclException cause = communicator.failureCause();
+    throw cause == null ? refused : cause;
   }
 
   // ---- groups
@@ -93,12 +96,15 @@ final class CudaLaunch {
       }
     } finally {
       for (int i = 0; i < guarded.size(); i++) {
+        guarded.get(i).callEnds();
         guarded.get(i).guard().leave();
       }
     }
+    // Why a call was let go, rather than what NCCL made of it.
+    NcclException reason = thrown == null ? null : failedBefore();
     finish(result, thrown);
     if (thrown != null) {
-      throw thrown;
+      throw reason == null ? thrown : reason;
     }
   }
 
@@ -124,6 +130,7 @@ final class CudaLaunch {
     }
     for (int i = 0; i < plans.size() && failure == null; i++) {
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        work.communicator.callBegins(work);
         result = NcclCalls.issue(work, work.communicator.handle(), streamOfPlan.get(i));
         if (NcclResults.isFailure(result)) {
           failure = NcclResults.failure(result, work.describe());
@@ -133,7 +140,8 @@ final class CudaLaunch {
     }
     result = Nccl.ncclGroupEnd();
     if (failure == null && NcclResults.isFailure(result)) {
-      failure = NcclResults.failure(result, "a group of operations");
+      failure =
+          NcclResults.failure(result, "a group that begins with " + plans.getFirst().describe());
     }
     return result;
   }

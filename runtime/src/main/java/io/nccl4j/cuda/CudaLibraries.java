@@ -29,13 +29,15 @@ final class CudaLibraries {
     static final int NCCL_VERSION = GpuLibrary.NCCL.version();
     static final int DRIVER_VERSION = GpuLibrary.CUDA.version();
     static final int INIT = Cuda.cuInit(0);
+
+    /** Minus an error where they cannot be counted. */
     static final int DEVICES = INIT == Driver.SUCCESS ? countDevices() : 0;
 
     private static int countDevices() {
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
-        Driver.check(Cuda.cuDeviceGetCount(out), "cuDeviceGetCount");
-        return out.get(ValueLayout.JAVA_INT, 0);
+        int result = Cuda.cuDeviceGetCount(out);
+        return result == Driver.SUCCESS ? out.get(ValueLayout.JAVA_INT, 0) : -result;
       }
     }
   }
@@ -86,23 +88,32 @@ final class CudaLibraries {
       return library.version();
     } catch (IllegalStateException e) {
       throw (BackendUnavailableException)
-          new BackendUnavailableException(e.getMessage(), "install NVIDIA's driver").causedBy(e);
+          new BackendUnavailableException(
+                  e.getMessage(),
+                  library == GpuLibrary.CUDA
+                      ? "install NVIDIA's driver"
+                      : "name another file with " + library.variable())
+              .causedBy(e);
     }
   }
 
   private static void requireDevices() {
     if (Loaded.INIT != Driver.SUCCESS && Loaded.INIT != NO_DEVICE) {
-      throw new BackendUnavailableException(
-          "cuInit failed with "
-              + Driver.text(Loaded.INIT, true)
-              + ": "
-              + Driver.text(Loaded.INIT, false),
-          "see that nvidia-smi works here; the driver's kernel and user parts must be the same");
+      throw unusable("cuInit", Loaded.INIT);
+    }
+    if (Loaded.DEVICES < 0) {
+      throw unusable("cuDeviceGetCount", -Loaded.DEVICES);
     }
     if (Loaded.DEVICES == 0) {
       throw new BackendUnavailableException(
           "there is no GPU that CUDA can use", "see nvidia-smi and CUDA_VISIBLE_DEVICES");
     }
+  }
+
+  private static BackendUnavailableException unusable(String call, int error) {
+    return new BackendUnavailableException(
+        call + " failed with " + Driver.text(error, true) + ": " + Driver.text(error, false),
+        "see that nvidia-smi works here; the driver's kernel and user parts must be the same");
   }
 
   static int ncclVersion() {

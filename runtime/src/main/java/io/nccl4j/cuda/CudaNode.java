@@ -62,11 +62,14 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
   }
 
   boolean usesClosed() {
-    return buffers.stream()
-        .anyMatch(
-            part ->
-                part instanceof CudaBuffer buffer && buffer.isClosed()
-                    || part instanceof CudaPinnedBuffer pinned && pinned.isClosed());
+    for (int i = 0; i < buffers.size(); i++) {
+      Object part = buffers.get(i);
+      if (part instanceof CudaBuffer buffer && buffer.isClosed()
+          || part instanceof CudaPinnedBuffer pinned && pinned.isClosed()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** What keeps this node from taking the place of {@code other}; null if nothing does. */

@@ -2,6 +2,7 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.Nccl;
 import java.lang.foreign.Arena;
@@ -15,59 +16,70 @@ final class CudaSplit {
 
   static @Nullable CudaCommunicator run(
       CudaCommunicator parent, Team team, int color, int key, CommunicatorConfig config) {
-    // NCCL writes it from a thread of its own, whenever all ranks have come.
+    // NCCL may write to it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-      int result;
-      parent.guard().enter();
-      try {
-        result = Nccl.ncclCommSplit(parent.handle(), color, key, out, nativeConfig);
-      } finally {
-        parent.guard().leave();
-      }
-      if (NcclResults.isFailure(result)) {
-        NcclException e = NcclResults.failure(result, "split of communicator " + parent.name());
-        parent.fail(e);
-        throw e;
-      }
-      // The call says success also when it goes on in the background.
-      parent.callGoesOn("split of communicator " + parent.name());
-      parent.awaitReady(
+    MemorySegment handle = parent.handle();
+    String what = "split of communicator " + parent.name();
+    try {
+      Patiently.run(
+          "nccl4j-split-" + parent.name(),
+          () -> {
+            try (Arena arena = Arena.ofConfined()) {
+              MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
+              NcclResults.check(Nccl.ncclCommSplit(handle, color, key, out, nativeConfig), what);
+            }
+          },
           config.initTimeout(),
-          () -> "split of communicator " + parent.name() + ": not all ranks called it, and it");
-      throwIfFailed(parent);
-      MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
-      if (color == Communicator.NO_COLOR) {
-        return null;
-      }
-      CudaCommunicator child = attach(parent, handle, team, config);
-      child.keep(nativeName);
-      return child;
+          () -> parent.fail(late(what, config)),
+          () -> late(what, config));
+    } catch (NcclException e) {
+      parent.fail(e);
+      throw e;
     }
-  }
-
-  private static CudaCommunicator attach(
-      CudaCommunicator parent, MemorySegment handle, Team team, CommunicatorConfig config) {
-    String given = config.name();
-    String name = given == null ? parent.name() + "." + team.number() : given;
-    CudaInit.awaitReady(
-        handle, config.initTimeout(), () -> "split of communicator " + parent.name());
-    return CudaCommunicator.create(
-        CudaInit.rank(handle),
-        CudaInit.count(handle),
-        parent.cudaDevice(),
-        handle,
-        team,
-        config,
-        name);
-  }
-
-  private static void throwIfFailed(CudaCommunicator communicator) {
-    NcclException failure = communicator.failureCause();
+    // The call says success also when it goes on in the background.
+    parent.callGoesOn(what);
+    parent.awaitReady(config.initTimeout(), () -> what + ": not all ranks called it");
+    NcclException failure = parent.failureCause();
     if (failure != null) {
       throw failure;
+    }
+    if (color == Communicator.NO_COLOR) {
+      return null;
+    }
+    CudaCommunicator child = attach(parent, out.get(ValueLayout.ADDRESS, 0), team, config, what);
+    child.keep(nativeName);
+    return child;
+  }
+
+  static DeadlineException late(String what, CommunicatorConfig config) {
+    return new DeadlineException(
+        what + " was not done after " + config.initTimeout().toMillis() + " ms",
+        "call it on all ranks; init-timeout sets the deadline");
+  }
+
+  /** A child that NCCL has made. */
+  static CudaCommunicator attach(
+      CudaCommunicator parent,
+      MemorySegment handle,
+      Team team,
+      CommunicatorConfig config,
+      String what) {
+    String given = config.name();
+    String name = given == null ? parent.name() + "." + team.number() : given;
+    try {
+      CudaInit.awaitReady(handle, config.initTimeout(), () -> what);
+      return CudaCommunicator.create(
+          CudaInit.rank(handle),
+          CudaInit.count(handle),
+          parent.cudaDevice(),
+          handle,
+          team,
+          config,
+          name);
+    } catch (NcclException e) {
+      CudaCommunicator.abortInBackground(handle, name, () -> {});
+      throw e;
     }
   }
 }

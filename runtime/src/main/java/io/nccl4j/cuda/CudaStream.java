@@ -5,6 +5,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
+import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -64,6 +65,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   private long marked;
   private volatile boolean isLaunching;
+  private volatile boolean isStuck;
   private @Nullable CudaWork first;
   private @Nullable CudaWork last;
   private @Nullable CudaLaunch launch;
@@ -72,17 +74,24 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private volatile long failedAt = Long.MAX_VALUE;
   private volatile boolean closed;
 
-  private CudaStream(CudaDevice device, MemorySegment handle) {
+  private CudaStream(CudaDevice device, MemorySegment handle, Marks marks) {
     this.device = device;
     this.handle = handle;
-    this.marks = new Marks(device);
+    this.marks = marks;
     for (int i = 0; i < CAPACITY; i++) {
       ring[i] = new Slot();
     }
   }
 
   static CudaStream open(CudaDevice device) {
-    CudaStream stream = new CudaStream(device, newHandle(device));
+    Marks marks = new Marks(device);
+    CudaStream stream;
+    try {
+      stream = new CudaStream(device, newHandle(device), marks);
+    } catch (NcclException e) {
+      marks.destroyBecauseOf(e);
+      throw e;
+    }
     device.streams().add(stream);
     return stream;
   }
@@ -545,6 +554,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   /** Waits until the device has passed an entry, or the time is over. */
   boolean awaitPosition(long position, long timeoutNanos) {
+    if (isStuck) {
+      return true;
+    }
     long start = System.nanoTime();
     long progress = start;
     long looked = start;
@@ -585,6 +597,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   /** Waits until the device has passed one more entry. */
   void awaitHead() {
+    if (isStuck) {
+      throwIfFailed();
+    }
     if (head < next) {
       awaitPosition(head + 1, Long.MAX_VALUE);
     }
@@ -696,12 +711,71 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   private void checkDeadline(long waitedNanos) {
     Slot slot = ring[(int) head & CAPACITY - 1];
-    CudaWork work = slot.works;
+    checkDeadline(slot.works, slot.graph, waitedNanos);
+    for (CudaCommunicator communicator : slot.communicators()) {
+      if (communicator.shouldHaveEnded(System.nanoTime())) {
+        throw stuck(communicator);
+      }
+    }
+  }
+
+  private static void checkDeadline(
+      @Nullable CudaWork work, @Nullable CudaExecutableGraph graph, long waitedNanos) {
     if (work != null) {
       work.communicator.checkDeadline(work, waitedNanos);
-    } else if (slot.graph != null) {
-      slot.graph.checkDeadline(waitedNanos);
+    } else if (graph != null) {
+      graph.checkDeadline(waitedNanos);
     }
+  }
+
+  /** Nothing of this stream may be touched again. */
+  private NcclException stuck(CudaCommunicator communicator) {
+    NcclException e =
+        new InternalErrorException(
+            "communicator "
+                + communicator.name()
+                + " was aborted, but "
+                + device
+                + " still runs its work: "
+                + describeHead(),
+            "restart the process");
+    NcclException cause = communicator.failureCause();
+    if (cause != null) {
+      e.causedBy(cause);
+    }
+    fail(e, head);
+    isStuck = true;
+    return e;
+  }
+
+  /** Keeps the deadline of what lies first in the stream, for a thread that is not its user. */
+  final class Patience {
+    private long seen = head;
+    private long since = System.nanoTime();
+
+    void checkDeadline() {
+      long now = System.nanoTime();
+      CudaWork work = null;
+      CudaExecutableGraph graph = null;
+      guard.enter();
+      try {
+        if (head != seen || head == next) {
+          seen = head;
+          since = now;
+          return;
+        }
+        Slot slot = ring[(int) head & CAPACITY - 1];
+        work = slot.works;
+        graph = slot.graph;
+      } finally {
+        guard.leave();
+      }
+      CudaStream.checkDeadline(work, graph, now - since);
+    }
+  }
+
+  Patience newPatience() {
+    return new Patience();
   }
 
   @Override
@@ -720,13 +794,24 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   }
 
   private void destroy() {
-    // In a capture nobody could wait for what was queued before it.
-    awaitPosition(next, Long.MAX_VALUE);
-    device.streams().remove(this);
-    marks.close();
-    try (CudaDevice.Scope ignored = device.enter()) {
-      Driver.check(Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
+    try {
+      // In a capture nobody could wait for what was queued before it.
+      awaitPosition(next, Long.MAX_VALUE);
+    } finally {
+      device.streams().remove(this);
     }
+    if (isStuck) {
+      return;
+    }
+    NcclException failure;
+    try (CudaDevice.Scope ignored = device.enter()) {
+      failure = Driver.also(null, Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
+    }
+    if (failure != null) {
+      marks.destroyBecauseOf(failure);
+      throw failure;
+    }
+    marks.close();
   }
 
   boolean isClosed() {

@@ -8,6 +8,7 @@ import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /** Results of the CUDA driver's calls, made exceptions. */
 final class Driver {
@@ -30,6 +31,23 @@ final class Driver {
     }
   }
 
+  /**
+   * The failure of a call that follows others, all of which are made whatever happens.
+   *
+   * @return the first failure so far, which carries the later ones; null if there is none
+   */
+  static @Nullable NcclException also(@Nullable NcclException earlier, int result, String call) {
+    if (result == SUCCESS) {
+      return earlier;
+    }
+    NcclException failure = failure(result, call);
+    if (earlier == null) {
+      return failure;
+    }
+    earlier.addSuppressed(failure);
+    return earlier;
+  }
+
   static NcclException failure(int result, String call) {
     String name = text(result, true);
     String problem = call + " failed with " + name + " (" + result + "): " + text(result, false);
@@ -37,7 +55,9 @@ final class Driver {
       return new SystemErrorException(problem, "free device memory, or allocate less")
           .causedBy(new CudaException(result, name, problem, ""));
     }
-    CudaException e = new CudaException(result, name, problem, "");
+    CudaException e =
+        new CudaException(
+            result, name, problem, "see nvidia-smi, and the kernel's log for messages of NVRM");
     return e.isSticky()
         ? new CudaException(
             result,

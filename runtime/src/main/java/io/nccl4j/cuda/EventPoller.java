@@ -13,8 +13,20 @@ import java.util.concurrent.locks.LockSupport;
  * from CUDA would come on a thread that must not call CUDA again.
  */
 final class EventPoller {
-  private record Waiter(
-      CudaEvent event, CudaStream stream, long position, CompletableFuture<Void> future) {}
+  private static final class Waiter {
+    final CudaEvent event;
+    final CudaStream stream;
+    final long position;
+    final CompletableFuture<Void> future = new CompletableFuture<>();
+    final CudaStream.Patience patience;
+
+    Waiter(CudaEvent event, CudaStream stream, long position) {
+      this.event = event;
+      this.stream = stream;
+      this.position = position;
+      this.patience = stream.newPatience();
+    }
+  }
 
   private static final long PAUSE_NANOS = 50_000;
   private static final List<Waiter> WAITERS = new CopyOnWriteArrayList<>();
@@ -28,10 +40,10 @@ final class EventPoller {
   private EventPoller() {}
 
   static CompletableFuture<Void> futureOf(CudaEvent event, CudaStream stream, long position) {
-    CompletableFuture<Void> future = new CompletableFuture<>();
-    WAITERS.add(new Waiter(event, stream, position, future));
+    Waiter waiter = new Waiter(event, stream, position);
+    WAITERS.add(waiter);
     LockSupport.unpark(THREAD);
-    return future;
+    return waiter.future;
   }
 
   private static void run() {
@@ -59,6 +71,7 @@ final class EventPoller {
     int result = Cuda.cuEventQuery(waiter.event.handle());
     if (result == Driver.NOT_READY) {
       waiter.stream.look();
+      waiter.patience.checkDeadline();
       return false;
     }
     // Not on this thread: what hangs on the future may take long.

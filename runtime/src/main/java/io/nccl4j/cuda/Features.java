@@ -9,40 +9,44 @@ import io.nccl4j.InvalidUsageException;
 enum Features {
   /** Text of the last error. */
   LAST_ERROR("text of errors", 21300, "ncclGetLastError"),
+  /** Dividing a communicator. */
+  SPLIT("split", 21801, "ncclCommSplit"),
+  /** Memory that NCCL can register. */
+  MEMORY("memory for zero-copy", 21901, "ncclMemAlloc"),
+  /** Registering a user's memory. */
+  REGISTER("registered buffers", 21901, "ncclCommRegister"),
+  /** Several unique ids for one communicator. */
+  SCALABLE_INIT("scalable initialisation", 22304, "ncclCommInitRankScalable"),
+  /** 8-bit floats. */
+  FLOAT8("8-bit floats", 22403, ""),
+  /** Windows, and symmetric memory behind them. */
+  WINDOWS("windows, symmetric memory", 22703, "ncclCommWindowRegister"),
+  /** Going on without some ranks. */
+  SHRINK("shrink", 22703, "ncclCommShrink"),
   /** All-to-all as one call. */
   ALL_TO_ALL("all-to-all in one call", 22803, "ncclAlltoAll"),
   /** Gather as one call. */
   GATHER("gather in one call", 22803, "ncclGather"),
   /** Scatter as one call. */
   SCATTER("scatter in one call", 22803, "ncclScatter"),
-  /** 8-bit floats. */
-  FLOAT8("8-bit floats", 22403, ""),
+  /** Ending all operations of a communicator without destroying it. */
+  REVOKE("revoke", 22807, "ncclCommRevoke"),
+  /** Going on with more ranks. */
+  GROW("grow", 22902, "ncclCommGrow"),
+  /** Writing into a peer's window. */
+  ONE_SIDED("one-sided put and signal", 22902, "ncclPutSignal"),
+  /** What a communicator is made of. */
+  PROPERTIES("communicator properties", 22902, "ncclCommQueryProperties"),
+  /** Giving a communicator's memory back for a while. */
+  SUSPEND("suspend and resume", 22907, "ncclCommSuspend"),
+  /** How much memory a communicator takes. */
+  MEMORY_STATISTICS("memory statistics", 22907, "ncclCommMemStats"),
   /** Several ranks on one GPU. */
   SHARED_GPU("several ranks on one GPU", 23003, ""),
-  /** Several unique ids for one communicator. */
-  SCALABLE_INIT("joining with several unique ids", 22300, "ncclCommInitRankScalable"),
   /** Estimates of groups. */
   SIMULATE("simulating a group", 22200, "ncclGroupSimulateEnd"),
-  /** A communicator of fewer ranks. */
-  SHRINK("shrink", 22700, "ncclCommShrink"),
-  /** A communicator of more ranks. */
-  GROW("grow", 22902, "ncclCommGrow"),
-  /** Ending what runs without ending the communicator. */
-  REVOKE("revoke", 22807, "ncclCommRevoke"),
-  /** Giving memory back for a while. */
-  SUSPEND("suspend and resume", 22907, "ncclCommSuspend"),
-  /** What a communicator can do. */
-  PROPERTIES("properties", 22902, "ncclCommQueryProperties"),
-  /** What a communicator takes. */
-  MEMORY_STATISTICS("memory statistics", 22907, "ncclCommMemStats"),
-  /** Registered buffers. */
-  REGISTER("registering buffers", 21900, "ncclCommRegister"),
-  /** Windows. */
-  WINDOWS("windows", 22700, "ncclCommWindowRegister"),
-  /** Operations of one rank alone. */
-  ONE_SIDED("one-sided operations", 22902, "ncclPutSignal"),
-  /** Parameters that can be read. */
-  PARAMETERS("reading parameters", 23004, "ncclParamGetAllParameterKeys");
+  /** NCCL's settings by name. */
+  PARAMETERS("parameters by name", 23004, "ncclParamGetParameter");
 
   private final String label;
   private final int version;
@@ -65,9 +69,12 @@ enum Features {
   }
 
   boolean isPresent() {
-    return symbol.isEmpty()
-        ? CudaLibraries.ncclVersion() >= version
-        : CudaLibraries.hasNccl(symbol);
+    return isPresent(CudaLibraries.ncclVersion());
+  }
+
+  /** Whether a library of this version, the one that is loaded, has it. */
+  boolean isPresent(int ncclVersion) {
+    return symbol.isEmpty() ? ncclVersion >= version : CudaLibraries.hasNccl(symbol);
   }
 
   /**

@@ -1,9 +1,11 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Events in a stream that say how far the device has come. When all are under way the newest one is
@@ -20,13 +22,17 @@ final class Marks {
   private int used;
 
   Marks(CudaDevice device) {
+    int created = 0;
     try (CudaDevice.Scope ignored = device.enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
-      for (int i = 0; i < COUNT; i++) {
+      for (; created < COUNT; created++) {
         Driver.check(Cuda.cuEventCreate(out, DISABLE_TIMING), "cuEventCreate");
-        events[i] = out.get(ValueLayout.ADDRESS, 0);
+        events[created] = out.get(ValueLayout.ADDRESS, 0);
       }
+    } catch (NcclException e) {
+      destroy(created, e);
+      throw e;
     }
   }
 
@@ -58,9 +64,25 @@ final class Marks {
     return reached;
   }
 
+  /** Destroys all events; throws the first failure after that. */
   void close() {
-    for (MemorySegment event : events) {
-      Driver.check(Cuda.cuEventDestroy_v2(event), "cuEventDestroy");
+    NcclException failure = destroy(COUNT, null);
+    if (failure != null) {
+      throw failure;
     }
+  }
+
+  /** Destroys all events; what fails is noted at the cause. */
+  void destroyBecauseOf(NcclException cause) {
+    destroy(COUNT, cause);
+  }
+
+  /** Destroys the first {@code count} events; returns the first failure. */
+  private @Nullable NcclException destroy(int count, @Nullable NcclException earlier) {
+    NcclException failure = earlier;
+    for (int i = 0; i < count; i++) {
+      failure = Driver.also(failure, Cuda.cuEventDestroy_v2(events[i]), "cuEventDestroy");
+    }
+    return failure;
   }
 }

@@ -57,14 +57,14 @@ final class NcclResults {
     return switch (result) {
       case 1 -> new CudaException(-1, name, text, "set NCCL_DEBUG=WARN to see the CUDA call");
       case 2 -> new SystemErrorException(text, "set NCCL_DEBUG=INFO to see the system call");
-      case 4 -> new InvalidArgumentException(text, "");
+      case 4 -> new InvalidArgumentException(text, "set NCCL_DEBUG=WARN to see what NCCL refused");
       case 5 -> new InvalidUsageException(text, "set NCCL_DEBUG=WARN to see what NCCL refused");
       case 6 ->
           new NcclException(
               NcclException.Result.REMOTE_ERROR,
               text,
               "look at the other ranks; create a new communicator");
-      case 8 -> new DeadlineException(text, "");
+      case 8 -> new DeadlineException(text, "look at the other ranks; create a new communicator");
       default -> new InternalErrorException(text, "set NCCL_DEBUG=INFO to see more");
     };
   }

@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.memory.RangeAllocator;
@@ -57,7 +58,13 @@ final class PinnedHeap {
     try (CudaDevice.Scope ignored = device.enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
-      Driver.check(Cuda.cuMemHostAlloc(out, bytes, PORTABLE), "cuMemHostAlloc");
+      int result = Cuda.cuMemHostAlloc(out, bytes, PORTABLE);
+      if (result == Driver.OUT_OF_MEMORY) {
+        throw new SystemErrorException(
+            "cannot allocate " + bytes + " bytes of page-locked host memory: cuMemHostAlloc failed",
+            "free host memory or raise ulimit -l, or allocate less");
+      }
+      Driver.check(result, "cuMemHostAlloc");
       long address = out.get(ValueLayout.ADDRESS, 0).address();
       return new Chunk(address, new RangeAllocator(address, address + bytes));
     }

@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -40,6 +41,13 @@ final class Slot {
     if (graph != null) {
       all.addAll(graph.communicators());
     }
+  }
+
+  /** The communicators whose work this is. */
+  Set<CudaCommunicator> communicators() {
+    Set<CudaCommunicator> all = new LinkedHashSet<>();
+    addCommunicators(all);
+    return all;
   }
 
   boolean uses(Object buffer) {

@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.locks.LockSupport;
@@ -20,8 +21,14 @@ final class Transfers {
 
   Transfers(CudaDevice device) {
     this.device = device;
-    this.staging = device.pinned().allocate(BYTES).segment();
-    this.stream = CudaStream.newHandle(device);
+    PinnedHeap.Block block = device.pinned().allocate(BYTES);
+    try {
+      this.stream = CudaStream.newHandle(device);
+    } catch (NcclException e) {
+      device.pinned().free(block);
+      throw e;
+    }
+    this.staging = block.segment();
   }
 
   synchronized void toDevice(long target, MemorySegment source) {

@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
@@ -44,6 +45,11 @@ public final class HostBackend implements BackendRuntime {
           "there is no host device " + ordinal, "host devices are 0 to " + Device.MAX_HOST_ORDINAL);
     }
     return devices[ordinal];
+  }
+
+  /** What it found on this machine; creates nothing. */
+  public BackendInfo info() {
+    return HostInfo.collect();
   }
 
   @Override

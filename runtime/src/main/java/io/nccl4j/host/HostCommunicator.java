@@ -400,11 +400,14 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public State state() {
-    synchronized (this) {
-      if (closed) {
-        return State.CLOSED;
+    // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
+    synchronized (health) {
+      synchronized (this) {
+        if (closed) {
+          return State.CLOSED;
+        }
+        health.look();
       }
-      health.look();
     }
     NcclException cause = health.failure();
     return cause == null

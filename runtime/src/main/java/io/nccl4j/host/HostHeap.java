@@ -77,7 +77,7 @@ final class HostHeap {
       LOG.debug("ranks of other processes cannot be reached: {}", Libc.unavailableReason());
       return new HostHeap(-1, 0, null);
     }
-    long size = 2 * physicalMemory() / GRANULE * GRANULE;
+    long size = shareableBytes();
     int fd = Memory.memfdCreate("nccl4j-heap", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
     try {
       Memory.ftruncate(fd, size);
@@ -100,6 +100,13 @@ final class HostHeap {
         Memory.MAP_SHARED | Memory.MAP_NORESERVE,
         fd,
         0);
+  }
+
+  /**
+   * The size of a heap that other processes can map: twice the machine's memory, all of it sparse.
+   */
+  static long shareableBytes() {
+    return 2 * physicalMemory() / GRANULE * GRANULE;
   }
 
   private static long physicalMemory() {

@@ -46,6 +46,11 @@ final class Machine {
     }
   }
 
+  /** Processors that threads can be bound to; 0 if they cannot. */
+  static int bindable() {
+    return ALLOWED.cardinality();
+  }
+
   static String processorName() {
     return PROCESSOR_NAME;
   }

@@ -6,7 +6,6 @@ import io.nccl4j.NcclException;
 import io.nccl4j.spi.EngineStream;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -119,33 +118,39 @@ public final class GroupScope implements Group {
     }
   }
 
+  // Small methods: what a caller's lambda captures is on the stack only if all of this is inlined.
+
   private void assignAll() {
-    ArrayList<Work> works = threadState.works;
-    for (int i = 0; i < works.size(); i++) {
-      append(threadState.owners.get(i), works.get(i));
-      threadState.streams.add(java.util.Objects.requireNonNull(works.get(i).stream));
-    }
     try {
-      forEachStream(EngineStream::hold);
-      forEachStream(GroupScope::publishOnce);
-      forEachStream(EngineStream::start);
+      appendAll();
+      publishAll();
     } finally {
-      works.clear();
+      threadState.works.clear();
       threadState.owners.clear();
       threadState.streams.clear();
     }
   }
 
-  /** A work's own stream may be gone as soon as the work is published. */
-  private void forEachStream(Consumer<EngineStream<?>> action) {
-    for (int i = 0; i < threadState.streams.size(); i++) {
-      action.accept(threadState.streams.get(i));
+  private void appendAll() {
+    ArrayList<Work> works = threadState.works;
+    for (int i = 0; i < works.size(); i++) {
+      Work work = works.get(i);
+      EngineStream<?> stream = java.util.Objects.requireNonNull(work.stream);
+      append(threadState.owners.get(i), work);
+      if (!threadState.streams.contains(stream)) {
+        threadState.streams.add(stream);
+        stream.hold();
+      }
     }
   }
 
-  private static void publishOnce(EngineStream<?> stream) {
-    if (stream.hasAppended()) {
-      stream.publish();
+  private void publishAll() {
+    ArrayList<EngineStream<?>> streams = threadState.streams;
+    for (int i = 0; i < streams.size(); i++) {
+      streams.get(i).publish();
+    }
+    for (int i = 0; i < streams.size(); i++) {
+      streams.get(i).start();
     }
   }
 

@@ -46,7 +46,7 @@ final class NcclOldTrials {
       UniqueId id = UniqueId.create(Backend.CUDA);
       UniqueId other = UniqueId.create(Backend.CUDA);
       Map<Executable, String> calls = new LinkedHashMap<>();
-      calls.put(() -> nccl.shrink(new int[] {1}, false, CONFIG), "2.27.0");
+      calls.put(() -> nccl.shrink(new int[] {1}, false, CONFIG), "2.27.3");
       calls.put(nccl::createGrowId, "2.29.2");
       calls.put(() -> nccl.grow(3, null, CONFIG), "2.29.2");
       calls.put(() -> NcclCommunicator.join(device, 3, id, 2, CONFIG), "2.29.2");
@@ -55,11 +55,11 @@ final class NcclOldTrials {
       calls.put(nccl::resume, "2.29.7");
       calls.put(nccl::properties, "2.29.2");
       calls.put(nccl::memoryStatistics, "2.29.7");
-      calls.put(() -> nccl.registerWindow(buffer, true, false), "2.27.0");
+      calls.put(() -> nccl.registerWindow(buffer, true, false), "2.27.3");
       calls.put(() -> nccl.signal(1, stream), "2.29.2");
       calls.put(() -> nccl.waitSignals(new int[] {0, 1}, stream), "2.29.2");
       calls.put(() -> NcclCommunicator.simulate(() -> {}), "2.22.0");
-      calls.put(() -> Communicator.initRank(device, 2, List.of(id, other), 0, CONFIG), "2.23.0");
+      calls.put(() -> Communicator.initRank(device, 2, List.of(id, other), 0, CONFIG), "2.23.4");
       calls.put(NcclParameters::keys, "2.30.4");
       calls.put(() -> NcclParameters.get("NCCL_DEBUG"), "2.30.4");
       int number = 0;
@@ -98,7 +98,7 @@ final class NcclOldTrials {
     CommunicatorConfig config =
         CommunicatorConfig.builder()
             .name("named")
-            .nccl(NcclOptions.builder().blocking(true).minCtas(2).maxCtas(4).build())
+            .nccl(NcclOptions.builder().blocking(false).minCtas(2).maxCtas(4).build())
             .build();
     List<Device> devices = List.of(Device.get(Backend.CUDA, 0), Device.get(Backend.CUDA, 1));
     try (Communicators pair = Communicator.initAll(devices, config)) {

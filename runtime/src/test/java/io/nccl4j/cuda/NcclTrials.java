@@ -69,7 +69,7 @@ final class NcclTrials {
       return;
     }
     all.add("optionsReachNccl", NcclTrials::optionsReachNccl);
-    all.add("optionsThatBlock", NcclTrials::optionsThatBlock);
+    all.add("optionsThatDoNotBlock", NcclTrials::optionsThatDoNotBlock);
     all.add("queries", NcclTrials::queries);
     all.add("suspend", NcclTrials::suspend);
     all.add("registrations", all::registrations);
@@ -77,6 +77,7 @@ final class NcclTrials {
     all.add("oneSided", NcclTrials::oneSided);
     all.add("oneSidedBetweenProcesses", all::oneSidedBetweenProcesses);
     all.add("shrink", NcclTrials::shrink);
+    all.add("collectiveCallsThatDoNotBlock", NcclTrials::collectiveCallsThatDoNotBlock);
     all.add("shrinkWithAbort", NcclTrials::shrinkWithAbort);
     all.add("grow", NcclTrials::grow);
     all.add("revoke", NcclTrials::revoke);
@@ -161,7 +162,7 @@ final class NcclTrials {
       int undefined = Nccl.NCCL_CONFIG_UNDEF_INT();
       assertEquals("trial", Driver.string(ncclConfig_v23000.commName(struct)));
       assertEquals("Socket", Driver.string(ncclConfig_v23000.netName(struct)));
-      assertEquals(0, ncclConfig_v23000.blocking(struct));
+      assertEquals(1, ncclConfig_v23000.blocking(struct));
       assertEquals(2, ncclConfig_v23000.minCTAs(struct));
       assertEquals(undefined, ncclConfig_v23000.maxCTAs(struct));
       assertEquals(1, ncclConfig_v23000.CTAPolicy(struct));
@@ -172,14 +173,33 @@ final class NcclTrials {
     }
   }
 
-  private static void optionsThatBlock() throws Exception {
-    try (Communicators pair = ranks(2, with(NcclOptions.builder().blocking(true).build()))) {
+  private static void optionsThatDoNotBlock() throws Exception {
+    try (Communicators pair = ranks(2, with(NcclOptions.builder().blocking(false).build()))) {
       pair.run(
           communicator -> {
             assertUsable(communicator);
             try (Communicator child = communicator.split(0, 0)) {
               assertUsable(child);
             }
+          });
+    }
+  }
+
+  private static void collectiveCallsThatDoNotBlock() throws Exception {
+    CommunicatorConfig config = with(NcclOptions.builder().blocking(false).build());
+    try (Communicators three = ranks(3, config)) {
+      three.run(
+          communicator -> {
+            NcclCommunicator nccl = NcclCommunicator.of(communicator);
+            nccl.suspend();
+            nccl.resume();
+            putAround(nccl);
+            if (nccl.rank() != 1) {
+              try (NcclCommunicator child = nccl.shrink(new int[] {1}, false, config)) {
+                assertUsable(child);
+              }
+            }
+            nccl.revoke();
           });
     }
   }
@@ -496,7 +516,7 @@ final class NcclTrials {
   // ---- estimates, parameters, ids
 
   private void simulate() throws Exception {
-    try (Communicators pair = ranks(2, with(NcclOptions.builder().blocking(true).build()))) {
+    try (Communicators pair = ranks(2)) {
       pair.run(
           communicator -> {
             try (Stream stream = communicator.device().newStream();
@@ -519,7 +539,7 @@ final class NcclTrials {
             assertUsable(communicator);
           });
     }
-    try (Communicators one = ranks(1);
+    try (Communicators one = ranks(1, with(NcclOptions.builder().blocking(false).build()));
         Stream stream = one.get(0).device().newStream()) {
       Communicator free = one.get(0);
       assertThrows(
@@ -619,9 +639,8 @@ final class NcclTrials {
 
   private void failingSuspend() throws Exception {
     standIn.inject("ncclCommSuspend", 1, StandIn.Fault.ASYNC, 3);
-    CommunicatorConfig quick =
-        CommunicatorConfig.builder().initTimeout(Duration.ofSeconds(5)).build();
-    try (Communicators one = ranks(1, quick)) {
+    CommunicatorConfig free = with(NcclOptions.builder().blocking(false).build());
+    try (Communicators one = ranks(1, free)) {
       NcclCommunicator nccl = NcclCommunicator.of(one.get(0));
       InternalErrorException e = assertThrows(InternalErrorException.class, nccl::suspend);
       assertTrue(e.getMessage().contains("suspend of communicator"), e.getMessage());

@@ -1,0 +1,151 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.BackendInfo.DeviceInfo;
+import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.LibraryInfo;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Provider;
+import io.nccl4j.bench.InfoJson;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** {@code nccl4j info}: what is there to run on, and why something is not. */
+@Command(
+    name = "info",
+    description = "Shows what was found on this machine: libraries, devices, features.",
+    versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
+    footer = {
+      "",
+      "With --verbose the places that were searched for a library are listed, too.",
+      "Exit code: 0 a backend can be used, 1 internal error, 2 bad option, 3 none can."
+    })
+final class InfoCommand implements Callable<Integer> {
+  private final Context context;
+  private final Nccl4jCommand top;
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--backend",
+      paramLabel = "NAME",
+      defaultValue = "auto",
+      description =
+          "auto for all, host or cuda; with host nothing of CUDA is loaded; default"
+              + " ${DEFAULT-VALUE}.")
+  private String backend;
+
+  @Option(names = "--json", description = "Write JSON.")
+  private boolean json;
+
+  /** The command. */
+  InfoCommand(Context context, Nccl4jCommand top) {
+    this.context = context;
+    this.top = top;
+  }
+
+  @Override
+  public Integer call() {
+    List<BackendInfo> found = new ArrayList<>();
+    for (Backend one : backends()) {
+      found.add(one.info());
+    }
+    String version = Provider.get().version();
+    String java = Runtime.version() + " (" + System.getProperty("java.vendor") + ")";
+    String home = System.getProperty("java.home");
+    if (json) {
+      InfoJson.write(context.out(), version, java, home, found);
+    } else {
+      context.out().println("nccl4j " + version);
+      context.out().println("Java   " + java + ", " + home);
+      found.forEach(this::print);
+    }
+    boolean usable = found.stream().anyMatch(BackendInfo::isUsable);
+    return (usable ? ExitCode.OK : ExitCode.FAILED).number();
+  }
+
+  private List<Backend> backends() {
+    try {
+      Backend named = Backend.ofLabel(backend);
+      return named == Backend.AUTO ? List.of(Backend.HOST, Backend.CUDA) : List.of(named);
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    }
+  }
+
+  private void print(BackendInfo info) {
+    PrintStream out = context.out();
+    out.println();
+    out.print(info.backend().label() + ": ");
+    out.println(info.isUsable() ? "can be used" : "cannot be used: " + info.problem());
+    if (!info.remedy().isEmpty()) {
+      line("remedy", info.remedy());
+    }
+    info.libraries().forEach(this::library);
+    info.facts().forEach(fact -> line(fact.name(), fact.value()));
+    info.devices().forEach(this::device);
+    if (!info.libraries().isEmpty() && !info.features().isEmpty()) {
+      line("features", "what is there to use; docs/api.md says what nccl4j's calls use of it");
+    }
+    info.features().forEach(this::feature);
+  }
+
+  private void library(LibraryInfo library) {
+    String wanted = "made for " + library.headers() + ", oldest " + library.floor();
+    if (library.isFound()) {
+      line(
+          library.name(),
+          (library.version().isEmpty() ? "" : library.version() + ", ")
+              + library.path()
+              + " ("
+              + library.foundBy()
+              + "); "
+              + wanted
+              + (library.problem().isEmpty() ? "" : "; " + library.problem()));
+    } else {
+      line(library.name(), "not found; " + wanted);
+    }
+    if (top.verbose()) {
+      library.tried().forEach(place -> line("", "tried " + place));
+    }
+  }
+
+  private void device(DeviceInfo device) {
+    line(
+        "device " + device.ordinal(),
+        device.name()
+            + ", compute capability "
+            + device.computeCapability()
+            + ", "
+            + gib(device.freeBytes())
+            + " of "
+            + gib(device.memoryBytes())
+            + " GiB free, "
+            + device.pciAddress());
+  }
+
+  private void feature(Feature feature) {
+    String reason = feature.reason().isEmpty() ? "" : "; " + feature.reason();
+    String answer = feature.isPresent() ? "yes" : "no";
+    context.out().printf("  %-3s %s (%s)%s%n", answer, feature.name(), feature.needs(), reason);
+  }
+
+  private void line(String name, String value) {
+    context.out().printf("  %-14s %s%n", name, value);
+  }
+
+  private static String gib(long bytes) {
+    return bytes < 0 ? "?" : String.format(Locale.ROOT, "%.1f", bytes / (double) (1L << 30));
+  }
+}

@@ -1,0 +1,185 @@
+package io.nccl4j.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.nccl4j.cuda.StandIn;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Commands on the cuda backend, over stand-ins for NVIDIA's libraries, in JVMs of their own. */
+@Timeout(600)
+class StandInTest {
+  @TempDir Path folder;
+
+  private StandIn libraries;
+
+  @BeforeEach
+  void compile() {
+    libraries = StandIn.require();
+  }
+
+  private Jvm start(Map<String, String> more, String line) throws IOException {
+    Map<String, String> environment = new HashMap<>();
+    environment.put("NCCL4J_CUDA_LIBRARY", libraries.cuda().toString());
+    environment.put("NCCL4J_NCCL_LIBRARY", libraries.nccl().toString());
+    environment.put("STANDIN_CUDA_DEVICES", "2");
+    environment.putAll(more);
+    return Jvm.start(folder, "run", environment, line);
+  }
+
+  private static String read(Jvm jvm) {
+    try {
+      return Files.readString(jvm.out()) + Files.readString(jvm.err());
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "allreduce --backend cuda -t 2",
+        "allreduce -g 2",
+        "sendrecv -g 2",
+        "sendrecv --backend cuda --procs 2"
+      })
+  void measures(String command) throws Exception {
+    try (Jvm jvm = start(Map.of(), command + " -b 8 -e 4K -f 512 -n 3")) {
+      assertEquals(0, jvm.await(), () -> read(jvm));
+      List<String> rows = jvm.outLines().stream().filter(l -> !l.startsWith("#")).toList();
+      assertEquals(2, rows.size(), () -> read(jvm));
+      rows.forEach(row -> assertEquals("0", row.strip().split(" +")[8], row));
+      assertEquals(
+          2, jvm.outLines().stream().filter(l -> l.contains("[cuda] NVIDIA Stand-in")).count());
+      assertTrue(jvm.outLines().contains("# Out of bounds values : 0 OK"), () -> read(jvm));
+    }
+  }
+
+  @Test
+  void moreRanksThanGpusAreRefusedWithTheRemedy() throws Exception {
+    Map<String, String> one = Map.of("STANDIN_CUDA_DEVICES", "1");
+    try (Jvm jvm = start(one, "allreduce --backend cuda -t 2 -b 8 -e 8")) {
+      assertEquals(3, jvm.await(), () -> read(jvm));
+      assertTrue(read(jvm).contains("NCCL_MULTI_RANK_GPU_ENABLE=1"), () -> read(jvm));
+    }
+  }
+
+  @Test
+  void infoSaysWhatIsThere() throws Exception {
+    try (Jvm jvm = start(Map.of("STANDIN_CUDA_MULTICAST", "0"), "info --json")) {
+      assertEquals(0, jvm.await(), () -> read(jvm));
+      JsonNode cuda = new ObjectMapper().readTree(jvm.out().toFile()).at("/backends/1");
+      assertTrue(cuda.get("usable").booleanValue(), () -> read(jvm));
+      assertEquals("2.30.7", cuda.at("/libraries/0/version").textValue());
+      assertEquals("setting NCCL4J_NCCL_LIBRARY", cuda.at("/libraries/0/found_by").textValue());
+      assertEquals(libraries.cuda().toString(), cuda.at("/libraries/1/path").textValue());
+      assertEquals(2, cuda.get("devices").size());
+      assertEquals("9.0", cuda.at("/devices/1/compute_capability").textValue());
+      assertEquals("0000:11:00.0", cuda.at("/devices/1/pci_address").textValue());
+      assertTrue(cuda.at("/devices/0/free_bytes").longValue() > 0);
+      assertTrue(feature(cuda, "shrink").get("present").booleanValue());
+      JsonNode multicast = feature(cuda, "multicast (NVLS)");
+      assertFalse(multicast.get("present").booleanValue());
+      assertEquals("no device has it", multicast.get("reason").textValue());
+    }
+  }
+
+  @Test
+  void infoSaysWhatAnOldLibraryLacks() throws Exception {
+    String old = StandIn.require(StandIn.NCCL_2_19).nccl().toString();
+    try (Jvm jvm = start(Map.of("NCCL4J_NCCL_LIBRARY", old), "info --json --backend cuda")) {
+      assertEquals(0, jvm.await(), () -> read(jvm));
+      JsonNode cuda = new ObjectMapper().readTree(jvm.out().toFile()).at("/backends/0");
+      assertTrue(feature(cuda, "split").get("present").booleanValue());
+      JsonNode shrink = feature(cuda, "shrink");
+      assertFalse(shrink.get("present").booleanValue());
+      assertEquals("NCCL is 2.19.3", shrink.get("reason").textValue());
+      assertEquals("NCCL 2.27.3 or newer", shrink.get("needs").textValue());
+    }
+  }
+
+  private static JsonNode feature(JsonNode backend, String name) {
+    for (JsonNode feature : backend.get("features")) {
+      if (feature.get("name").textValue().equals(name)) {
+        return feature;
+      }
+    }
+    throw new AssertionError(name + " is not in " + backend);
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {StandIn.NCCL_2_18})
+  void infoRefusesWhatIsTooOld(int version) throws Exception {
+    String old = StandIn.require(version).nccl().toString();
+    try (Jvm jvm = start(Map.of("NCCL4J_NCCL_LIBRARY", old), "info --backend cuda")) {
+      assertEquals(3, jvm.await(), () -> read(jvm));
+      assertTrue(
+          read(jvm).contains("cannot be used: NCCL is 2.18.5, nccl4j needs 2.19.0 or newer\n"),
+          () -> read(jvm));
+      assertTrue(read(jvm).contains("  remedy         install a newer NCCL"), () -> read(jvm));
+    }
+  }
+
+  @Test
+  void infoOfHostLoadsNothingOfCuda() throws Exception {
+    Map<String, String> broken = Map.of("NCCL4J_CUDA_LIBRARY", "/nonexistent/libcuda.so.1");
+    try (Jvm jvm = start(broken, "info --backend host")) {
+      assertEquals(0, jvm.await(), () -> read(jvm));
+      assertFalse(read(jvm).contains("cuda"), () -> read(jvm));
+    }
+    try (Jvm jvm = start(broken, "info --backend cuda")) {
+      assertEquals(3, jvm.await(), () -> read(jvm));
+      assertTrue(
+          read(jvm)
+              .contains(
+                  "cannot be used: cannot load libcuda.so.1: /nonexistent/libcuda.so.1: no such"
+                      + " file\n"),
+          () -> read(jvm));
+    }
+  }
+
+  @Test
+  void selftestFindsNothingWrongOnOneGpu() throws Exception {
+    Map<String, String> one = Map.of("STANDIN_CUDA_DEVICES", "1");
+    try (Jvm jvm = start(one, "selftest --backend cuda --quick --json")) {
+      assertTrue(jvm.process().waitFor(500, java.util.concurrent.TimeUnit.SECONDS));
+      assertEquals(0, jvm.process().exitValue(), () -> read(jvm));
+      JsonNode report = new ObjectMapper().readTree(jvm.out().toFile());
+      assertTrue(report.get("passed").booleanValue(), () -> read(jvm));
+      assertEquals(4, report.get("layouts").size(), () -> read(jvm));
+      for (JsonNode layout : report.get("layouts")) {
+        assertEquals(21, layout.get("operations").size(), () -> read(jvm));
+        for (JsonNode row : layout.get("operations")) {
+          assertTrue(row.get("cases").longValue() > row.get("refused").longValue(), row::toString);
+        }
+      }
+    }
+  }
+
+  /** The second allReduce of rank 0 is an error. */
+  @Test
+  void selftestFindsAnOperationThatFails() throws Exception {
+    Map<String, String> faulty =
+        Map.of("STANDIN_CUDA_DEVICES", "1", "STANDIN_FAULT", "ncclAllReduce@0:2:error:3");
+    try (Jvm jvm = start(faulty, "selftest --backend cuda --quick")) {
+      assertTrue(jvm.process().waitFor(500, java.util.concurrent.TimeUnit.SECONDS));
+      assertTrue(jvm.process().exitValue() != 0, () -> read(jvm));
+      assertTrue(read(jvm).contains("# FAILED"), () -> read(jvm));
+      assertTrue(read(jvm).contains("failed with exit code"), () -> read(jvm));
+    }
+  }
+}

@@ -1,0 +1,110 @@
+package io.nccl4j;
+
+import java.util.List;
+
+/**
+ * What a backend found on this machine, made by {@link Backend#info()}. Texts are for people; an
+ * empty one means that it is not known, or that there is nothing to say.
+ *
+ * @param backend which one, never {@link Backend#AUTO}
+ * @param problem why it cannot be used, in one line; empty if it can
+ * @param remedy what to do about that
+ * @param libraries the native libraries it needs
+ * @param devices what ranks can run on
+ * @param features what is there and what is not, with the reason
+ * @param facts whatever else is worth knowing, by name
+ */
+public record BackendInfo(
+    Backend backend,
+    String problem,
+    String remedy,
+    List<LibraryInfo> libraries,
+    List<DeviceInfo> devices,
+    List<Feature> features,
+    List<Fact> facts) {
+  /** Copies the lists. */
+  public BackendInfo {
+    libraries = List.copyOf(libraries);
+    devices = List.copyOf(devices);
+    features = List.copyOf(features);
+    facts = List.copyOf(facts);
+  }
+
+  /** Whether communicators can be created on it. */
+  public boolean isUsable() {
+    return problem.isEmpty();
+  }
+
+  /** Whether there is a feature of this name and it is present. */
+  public boolean hasFeature(String name) {
+    return features.stream().anyMatch(f -> f.isPresent() && f.name().equals(name));
+  }
+
+  /**
+   * A native library.
+   *
+   * @param name its file name
+   * @param path the file that was loaded; empty if none was
+   * @param foundBy the rule that led to the file
+   * @param version its version, for example {@code 2.30.7}
+   * @param headers the version of the header that nccl4j's bindings were made from
+   * @param floor the oldest version that nccl4j takes
+   * @param problem why it does not serve, in one line; empty if it does
+   * @param tried the places that were tried and did not serve, each with the reason
+   */
+  public record LibraryInfo(
+      String name,
+      String path,
+      String foundBy,
+      String version,
+      String headers,
+      String floor,
+      String problem,
+      List<String> tried) {
+    /** Copies the list. */
+    public LibraryInfo {
+      tried = List.copyOf(tried);
+    }
+
+    /** Whether it was loaded. */
+    public boolean isFound() {
+      return !path.isEmpty();
+    }
+  }
+
+  /**
+   * A device.
+   *
+   * @param ordinal its number on the backend
+   * @param name for example {@code NVIDIA H200}
+   * @param computeCapability for example {@code 9.0}
+   * @param memoryBytes size of its memory; −1 if it is not known
+   * @param freeBytes what a process that uses the device finds free; −1 if it is not known
+   * @param pciAddress as in {@code /sys/bus/pci/devices}
+   */
+  public record DeviceInfo(
+      int ordinal,
+      String name,
+      String computeCapability,
+      long memoryBytes,
+      long freeBytes,
+      String pciAddress) {}
+
+  /**
+   * Something that not every machine or library has.
+   *
+   * @param name what it is
+   * @param isPresent whether it can be used here
+   * @param needs what it needs
+   * @param reason why it is absent, or what limits it
+   */
+  public record Feature(String name, boolean isPresent, String needs, String reason) {}
+
+  /**
+   * Something worth knowing.
+   *
+   * @param name what it is
+   * @param value what was found
+   */
+  public record Fact(String name, String value) {}
+}

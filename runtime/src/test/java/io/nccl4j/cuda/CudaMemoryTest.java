@@ -1,0 +1,388 @@
+package io.nccl4j.cuda;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.Communicator;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
+import io.nccl4j.Group;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
+import io.nccl4j.SystemErrorException;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Memory of GPUs, and what holds it: buffers, graphs, captures, groups that are given up. */
+class CudaMemoryTest {
+  private static final long SECOND = 1_000_000_000L;
+
+  private StandIn standIn = StandIn.require();
+
+  @BeforeEach
+  void begin() {
+    standIn = CudaRig.begin();
+  }
+
+  @AfterEach
+  void nothingIsLeft() {
+    standIn.reset();
+    CudaRig.requireNoLeak();
+  }
+
+  private static void requireText(Throwable thrown, String... words) {
+    for (String word : words) {
+      assertTrue(
+          String.valueOf(thrown.getMessage()).contains(word),
+          () -> "'" + word + "' is not in: " + thrown.getMessage());
+    }
+  }
+
+  /** Each step of taking memory fails once: the steps before it are undone. */
+  @ParameterizedTest(name = "{0}")
+  @ValueSource(
+      strings = {
+        "cuMemCreate",
+        "cuMemAddressReserve",
+        "cuMemMap",
+        "cuMemSetAccess",
+        "cuCtxPushCurrent_v2"
+      })
+  void stepFails(String step) {
+    Map<String, Long> before = standIn.live();
+    standIn.inject(step, 1, StandIn.Fault.ERROR, 999);
+    assertThrows(NcclException.class, () -> CudaRig.device(1).allocate(64 << 20).close());
+    assertEquals(before, standIn.live());
+    try (DeviceBuffer buffer = CudaRig.device(1).allocate(64 << 20)) {
+      assertEquals(before.getOrDefault("memory", 0L) + (64 << 20), standIn.live("memory"));
+      assertEquals(64 << 20, buffer.byteSize());
+    }
+    assertEquals(before, standIn.live());
+  }
+
+  /** A failure and a failure while it is undone: the message is the first one's. */
+  @Test
+  void undoingFails() {
+    standIn.inject("cuMemSetAccess", 1, StandIn.Fault.ERROR, 999);
+    standIn.inject("cuMemUnmap", 1, StandIn.Fault.ERROR, 1);
+    NcclException e =
+        assertThrows(NcclException.class, () -> CudaRig.device(1).allocate(64 << 20).close());
+    requireText(e, "cuMemSetAccess");
+    requireText(e.getSuppressed()[0], "cuMemUnmap");
+    // What could not be unmapped stays; it is no leak of ours.
+    CudaRig.begin();
+  }
+
+  /** Some systems allow no memory that other processes can map. */
+  @Test
+  void memoryOfOnesOwn() {
+    standIn.inject("cuMemCreate", 1, StandIn.Fault.ERROR, 801);
+    CudaRig.device(1).allocate(64 << 20).close();
+    assertEquals(2, standIn.calls("cuMemCreate"));
+  }
+
+  /** Until there is no more: the message says how much was asked for and is free. */
+  @Test
+  void memoryRunsOut() {
+    Device device = CudaRig.device(2);
+    List<DeviceBuffer> taken = new ArrayList<>();
+    StandIn.environment("STANDIN_CUDA_MEMORY", Long.toString(100L << 20));
+    try {
+      SystemErrorException e =
+          assertThrows(
+              SystemErrorException.class,
+              () -> {
+                while (taken.size() < 1000) {
+                  taken.add(device.allocate(3 << 20));
+                }
+              });
+      requireText(e, "cuda device 2", "bytes are free", "free device memory");
+      // 32 MiB at a time, and the rest in small chunks.
+      assertTrue(taken.size() >= 30, () -> taken.size() + " buffers of 3 MiB in 100 MiB");
+      taken.removeLast().close();
+      taken.add(device.allocate(3 << 20));
+    } finally {
+      // The large chunk last, which the device keeps.
+      taken.reversed().forEach(DeviceBuffer::close);
+      StandIn.environment("STANDIN_CUDA_MEMORY", "");
+    }
+  }
+
+  /** The calls that wait for running kernels, and would deadlock with them, are never made. */
+  @Test
+  void deadlockingCallsAreNotMade() throws Exception {
+    everything();
+    for (String function :
+        List.of(
+            "cuMemAlloc_v2",
+            "cuMemAllocPitch_v2",
+            "cuMemAllocManaged",
+            "cuMemAllocAsync",
+            "cuMemFree_v2",
+            "cuMemFreeAsync",
+            "cuMemFreeHost",
+            "cuIpcGetMemHandle",
+            "cuIpcOpenMemHandle_v2",
+            "cuIpcCloseMemHandle",
+            "cuCtxSynchronize",
+            "cuStreamSynchronize",
+            "cuEventSynchronize",
+            "cuDevicePrimaryCtxReset_v2")) {
+      assertEquals(0, standIn.calls(function), function);
+    }
+    assertTrue(standIn.calls("cuMemCreate") > 0);
+    assertTrue(standIn.calls("cuGraphLaunch") > 0);
+    assertTrue(standIn.calls("ncclAllReduce") > 0);
+  }
+
+  /** A bit of all that there is. */
+  private static void everything() throws Exception {
+    try (CudaRig rig = new CudaRig(2);
+        PinnedBuffer pinned = CudaRig.device(0).allocatePinned(4L * CudaRig.COUNT);
+        DeviceBuffer large = CudaRig.device(0).allocate(40 << 20);
+        Event event = CudaRig.device(0).newEvent()) {
+      rig.checkSums();
+      Stream stream = rig.streams.getFirst();
+      stream.fill(large, (byte) 7);
+      stream.copy(large.slice(0, 64), rig.in.getFirst().slice(0, 64));
+      stream.copy(pinned, large.slice(0, pinned.byteSize()));
+      stream.record(event);
+      stream.waitFor(event);
+      event.toFuture().get(10, TimeUnit.SECONDS);
+      event.synchronize();
+      for (Throwable thrown :
+          CudaRig.outcomes(
+              2,
+              rank -> {
+                try (ExecutableGraph graph = captureSum(rig, rank)) {
+                  graph.launch(rig.streams.get(rank));
+                  rig.streams.get(rank).synchronize();
+                }
+                Communicator child = rig.communicators.get(rank).split(0, rank);
+                if (child != null) {
+                  child.close();
+                }
+              })) {
+        assertInstanceOf(CudaRig.Nothing.class, thrown, thrown::toString);
+      }
+    }
+  }
+
+  private static ExecutableGraph captureSum(CudaRig rig, int rank) {
+    Stream stream = rig.streams.get(rank);
+    stream.beginCapture();
+    rig.sum(rank);
+    try (Graph graph = stream.endCapture()) {
+      return graph.instantiate();
+    }
+  }
+
+  // ---- buffers in use
+
+  @Test
+  void buffersInUseStayOpen() {
+    try (CudaRig rig = new CudaRig(2);
+        PinnedBuffer pinned = CudaRig.device(0).allocatePinned(64)) {
+      rig.sum(0);
+      InvalidUsageException e =
+          assertThrows(InvalidUsageException.class, () -> rig.in.getFirst().close());
+      requireText(e, "in use by allReduce(64 int32, sum) #1", "synchronize the stream");
+      rig.streams.getFirst().copy(pinned, rig.out.getFirst().slice(0, 64));
+      e = assertThrows(InvalidUsageException.class, pinned::close);
+      requireText(e, "pinned buffer is in use by a copy or fill");
+      rig.sum(1);
+      rig.streams.getFirst().synchronize();
+      assertEquals(3, pinned.segment().get(ValueLayout.JAVA_INT, 0));
+    }
+  }
+
+  @Test
+  void unknownMemoryIsNotWrapped() {
+    InvalidArgumentException e =
+        assertThrows(
+            InvalidArgumentException.class, () -> CudaRig.device(0).wrap(0x1000, 64).close());
+    requireText(e, "0x1000", "does not know the memory", "wrap memory that CUDA allocated");
+  }
+
+  @Test
+  void memoryOfOthersIsWrapped() {
+    Device device = CudaRig.device(0);
+    try (DeviceBuffer own = device.allocate(64);
+        DeviceBuffer wrapped = device.wrap(own.address(), 64)) {
+      wrapped.copyFrom(new int[] {1, 2, 3});
+      int[] read = new int[3];
+      own.copyTo(read);
+      assertArrayEquals(new int[] {1, 2, 3}, read);
+    }
+  }
+
+  /** Copies and fills come in the order of the stream, after what is late before them. */
+  @Test
+  void copiesAreOrdered() {
+    try (CudaRig rig = new CudaRig(1)) {
+      Stream stream = rig.streams.getFirst();
+      DeviceBuffer in = rig.in.getFirst();
+      DeviceBuffer out = rig.out.getFirst();
+      standIn.inject("ncclAllReduce", 1, StandIn.Fault.DELAY, 50);
+      stream.fill(in, (byte) 1);
+      rig.sum(0);
+      stream.copy(in.slice(0, 4), out.slice(4, 4));
+      stream.fill(out, (byte) 2);
+      stream.copy(in.slice(4, 4), out.slice(0, 4));
+      stream.synchronize();
+      int[] read = new int[2];
+      in.copyTo(read);
+      assertArrayEquals(new int[] {0x01010101, 0x02020202}, read);
+    }
+  }
+
+  // ---- given up in the middle
+
+  @Test
+  void abortInACapture() {
+    try (CudaRig rig = new CudaRig(2)) {
+      Stream stream = rig.streams.getFirst();
+      stream.beginCapture();
+      rig.sum(0);
+      rig.communicators.get(0).abort();
+      assertThrows(InvalidUsageException.class, stream::endCapture);
+    }
+  }
+
+  /** CUDA says that a capture cannot end while another stream is in it: NCCL is aborted still. */
+  @Test
+  void abortInAForkedCapture() {
+    try (CudaRig rig = new CudaRig(2);
+        Stream other = CudaRig.device(0).newStream();
+        Event fork = CudaRig.device(0).newEvent()) {
+      Stream stream = rig.streams.getFirst();
+      stream.beginCapture();
+      stream.record(fork);
+      other.waitFor(fork);
+      rig.sum(0, other);
+      rig.communicators.get(0).abort();
+      assertTrue(CudaRig.eventually(() -> standIn.live("comm") == 0));
+      assertThrows(InvalidUsageException.class, stream::endCapture);
+    }
+  }
+
+  /** CUDA refuses to destroy the graphs: NCCL is aborted still, and the other rank told. */
+  @ParameterizedTest(name = "{0}")
+  @ValueSource(strings = {"cuGraphExecDestroy", "cuGraphDestroy", "cuStreamEndCapture"})
+  void abortWithGraphsThatStay(String function) {
+    try (CudaRig rig = new CudaRig(2)) {
+      Stream stream = rig.streams.getFirst();
+      stream.beginCapture();
+      rig.sum(0);
+      if (!function.equals("cuStreamEndCapture")) {
+        Graph graph = stream.endCapture();
+        long before = standIn.live("exec");
+        ExecutableGraph executable = graph.instantiate();
+        assertEquals(before + 1, standIn.live("exec"), executable::toString);
+      }
+      standIn.inject(function, 1, StandIn.Fault.ERROR, 999);
+      rig.communicators.get(0).abort();
+      assertEquals(Communicator.State.ABORTED, rig.communicators.get(1).state());
+      assertTrue(CudaRig.eventually(() -> standIn.calls("ncclCommAbort") == 2));
+      if (function.equals("cuStreamEndCapture")) {
+        assertThrows(InvalidUsageException.class, stream::endCapture);
+      }
+    }
+    // What CUDA did not destroy stays; it is no leak of ours.
+    CudaRig.begin();
+  }
+
+  @Test
+  void abortWhileAGraphRuns() {
+    try (CudaRig rig = new CudaRig(2)) {
+      ExecutableGraph graph = captureSum(rig, 0);
+      graph.launch(rig.streams.getFirst());
+      rig.communicators.get(1).abort();
+      AbortedException e =
+          assertThrows(AbortedException.class, () -> rig.streams.getFirst().synchronize());
+      requireText(e, "aborted by rank 1");
+      assertThrows(NcclException.class, () -> graph.launch(rig.streams.getFirst()));
+      graph.close();
+    }
+  }
+
+  /** A thread waits for room for one more launch, another one aborts what it waits for. */
+  @Test
+  void abortWhileALaunchWaits() {
+    try (CudaRig rig = new CudaRig(2)) {
+      ExecutableGraph graph = captureSum(rig, 0);
+      long start = System.nanoTime();
+      List<Throwable> thrown =
+          CudaRig.outcomes(
+              2,
+              rank -> {
+                if (rank == 0) {
+                  while (true) {
+                    graph.launch(rig.streams.getFirst());
+                  }
+                }
+                assertTrue(CudaRig.eventually(() -> standIn.calls("cuGraphLaunch") >= 1024));
+                Thread.sleep(50);
+                rig.communicators.get(0).abort();
+              });
+      assertInstanceOf(NcclException.class, thrown.get(0), thrown.get(0)::toString);
+      assertInstanceOf(CudaRig.Nothing.class, thrown.get(1), thrown.get(1)::toString);
+      assertTrue(System.nanoTime() - start < 15 * SECOND, "it waited for the deadline");
+      graph.close();
+    }
+  }
+
+  @Test
+  void abortInAGroup() {
+    try (CudaRig rig = new CudaRig(2)) {
+      Throwable thrown =
+          CudaRig.outcome(
+              ignored -> {
+                try (Group group = Group.start()) {
+                  rig.sum(0);
+                  rig.sum(1);
+                  rig.communicators.get(1).abort();
+                  group.launch();
+                }
+              });
+      assertInstanceOf(InvalidUsageException.class, thrown);
+      requireText(thrown, "has failed", "aborted by rank 1");
+      assertEquals(0, rig.communicators.get(0).counters().unfinishedWorks());
+      assertEquals(0, standIn.calls("ncclAllReduce"));
+    }
+  }
+
+  /** Nobody waits but for a future: it ends with the deadline, too. */
+  @Test
+  void futureHasADeadline() throws Exception {
+    try (CudaRig rig = new CudaRig(0, 2, CudaRig.config(300));
+        Event event = CudaRig.device(0).newEvent()) {
+      rig.sum(0);
+      rig.streams.getFirst().record(event);
+      CompletableFuture<Void> future = event.toFuture();
+      ExecutionException e =
+          assertThrows(ExecutionException.class, () -> future.get(5, TimeUnit.SECONDS));
+      requireText(e.getCause(), "not complete after 300 ms", "allReduce(64 int32, sum) #1");
+    }
+  }
+}
