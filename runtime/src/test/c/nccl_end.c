@@ -15,7 +15,16 @@ static void stop(ncclComm_t comm) {
   }
 }
 
+static void wait_for_jobs(ncclComm_t comm) {
+  while (__atomic_load_n(&comm->jobs, __ATOMIC_ACQUIRE) > 0) {
+    standin_sleep(1);
+  }
+}
+
 void nn_quiesce(ncclComm_t comm) {
+  stop(comm);
+  /* What a thread was about to enqueue must not run, either. */
+  wait_for_jobs(comm);
   stop(comm);
   __atomic_store_n(&comm->abort, 0, __ATOMIC_RELEASE);
 }
@@ -44,12 +53,6 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return nn_launch_job(job);
 }
 TWIN(ncclCommFinalize);
-
-static void wait_for_jobs(ncclComm_t comm) {
-  while (__atomic_load_n(&comm->jobs, __ATOMIC_ACQUIRE) > 0) {
-    standin_sleep(1);
-  }
-}
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   ENTER(ncclCommDestroy, comm);

@@ -108,6 +108,20 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
+   * Joins as {@link #initRank(Device, int, UniqueId, int, CommunicatorConfig)} does, with several
+   * ids that share the load of the rendezvous among the processes that created them, for many
+   * ranks. On the cuda backend several ids need NCCL 2.23.4; the host backend takes one.
+   *
+   * @param ids 1 to nranks ids, none twice, the same in the same order on all ranks
+   * @throws InvalidUsageException if there are several ids, and NCCL is older than 2.23.4 or the
+   *     device of the host backend
+   */
+  static Communicator initRank(
+      Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
+    return Provider.get().initRank(device, nranks, ids, rank, config);
+  }
+
+  /**
    * Like {@link #initRank} but does not wait: the future completes, or fails, when all ranks have
    * come.
    */

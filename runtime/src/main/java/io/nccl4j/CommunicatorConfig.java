@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -40,6 +41,7 @@ public final class CommunicatorConfig {
   private final Duration operationTimeout;
   private final Duration closeTimeout;
   private final long fifoBytes;
+  private final @Nullable NcclOptions nccl;
   private final Map<String, String> sources;
 
   private CommunicatorConfig(Builder builder) {
@@ -48,6 +50,7 @@ public final class CommunicatorConfig {
     this.operationTimeout = builder.operationTimeout;
     this.closeTimeout = builder.closeTimeout;
     this.fifoBytes = builder.fifoBytes;
+    this.nccl = builder.nccl;
     this.sources = Map.copyOf(builder.sources);
   }
 
@@ -94,13 +97,25 @@ public final class CommunicatorConfig {
     return fifoBytes;
   }
 
-  /** All settings with their effective values and sources. */
+  /** What NCCL is told; the host backend ignores it. */
+  public NcclOptions nccl() {
+    return nccl == null ? NcclOptions.defaults() : nccl;
+  }
+
+  /**
+   * All settings with their effective values and sources; those of {@link NcclOptions} are among
+   * them if they were given.
+   */
   public List<Setting> settings() {
-    return List.of(
-        setting(INIT, text(initTimeout)),
-        setting(OPERATION, text(operationTimeout)),
-        setting(CLOSE, text(closeTimeout)),
-        setting(FIFO, fifoBytes + " B"));
+    List<Setting> settings = new ArrayList<>();
+    settings.add(setting(INIT, text(initTimeout)));
+    settings.add(setting(OPERATION, text(operationTimeout)));
+    settings.add(setting(CLOSE, text(closeTimeout)));
+    settings.add(setting(FIFO, fifoBytes + " B"));
+    if (nccl != null) {
+      settings.addAll(nccl.settings());
+    }
+    return List.copyOf(settings);
   }
 
   private Setting setting(String setting, String value) {
@@ -122,6 +137,7 @@ public final class CommunicatorConfig {
     private Duration operationTimeout = Duration.ofSeconds(600);
     private Duration closeTimeout = Duration.ofSeconds(10);
     private long fifoBytes = 1 << 20;
+    private @Nullable NcclOptions nccl;
 
     private Builder(Map<String, String> environment) {
       String init = fromEnvironment(environment, INIT);
@@ -184,6 +200,12 @@ public final class CommunicatorConfig {
       }
       fifoBytes = bytes;
       sources.put(FIFO, "argument");
+      return this;
+    }
+
+    /** What NCCL is told; the host backend ignores it. */
+    public Builder nccl(NcclOptions options) {
+      nccl = Require.present(options, "nccl");
       return this;
     }
 

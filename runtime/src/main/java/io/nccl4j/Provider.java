@@ -1,6 +1,8 @@
 package io.nccl4j;
 
+import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import java.util.ServiceLoader;
 
 /**
@@ -35,6 +37,23 @@ public interface Provider {
   /** See {@link Communicator#initRank(Device, int, UniqueId, int, CommunicatorConfig)}. */
   Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+
+  /** See {@link Communicator#initRank(Device, int, List, int, CommunicatorConfig)}. */
+  Communicator initRank(
+      Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config);
+
+  /** See {@link NcclCommunicator#join}. */
+  NcclCommunicator joinGrowing(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+
+  /** See {@link NcclCommunicator#simulate}. */
+  Duration simulate(Runnable operations);
+
+  /** See {@link NcclParameters#keys()}. */
+  List<String> ncclParameterKeys();
+
+  /** See {@link NcclParameters#get}. */
+  Optional<String> ncclParameter(String key);
 
   /** See {@link Backend#info()}. */
   BackendInfo info(Backend backend);

@@ -8,6 +8,8 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclCommunicator;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.cuda.CudaBackend;
@@ -15,7 +17,9 @@ import io.nccl4j.cuda.CudaInfo;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
+import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -118,6 +122,56 @@ public final class CoreProvider implements Provider {
     require(id, "id");
     require(config, "config");
     return runtime(device.backend()).initRank(device, nranks, id, rank, config);
+  }
+
+  @Override
+  public Communicator initRank(
+      Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
+    require(device, "device");
+    require(ids, "list of ids");
+    require(config, "config");
+    if (ids.isEmpty() || ids.size() > Math.max(nranks, 1)) {
+      throw new InvalidArgumentException(
+          "there are " + ids.size() + " unique ids for " + nranks + " ranks",
+          "pass one id or more, and at most one per rank");
+    }
+    for (int i = 0; i < ids.size(); i++) {
+      require(ids.get(i), "id");
+      if (ids.indexOf(ids.get(i)) < i) {
+        throw new InvalidArgumentException(
+            "unique id " + i + " is there twice", "create each id anew");
+      }
+    }
+    return runtime(device.backend()).initRank(device, nranks, ids, rank, config);
+  }
+
+  @Override
+  public NcclCommunicator joinGrowing(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    require(device, "device");
+    require(id, "id");
+    require(config, "config");
+    if (device.backend() != Backend.CUDA) {
+      throw new InvalidUsageException(
+          "the " + device.backend().label() + " backend cannot grow communicators",
+          "use a device of Backend.CUDA");
+    }
+    return cuda().joinGrowing(device, nranks, id, rank, config);
+  }
+
+  @Override
+  public Duration simulate(Runnable operations) {
+    return cuda().simulate(operations);
+  }
+
+  @Override
+  public List<String> ncclParameterKeys() {
+    return cuda().parameterKeys();
+  }
+
+  @Override
+  public Optional<String> ncclParameter(String key) {
+    return cuda().parameter(key);
   }
 
   @Override

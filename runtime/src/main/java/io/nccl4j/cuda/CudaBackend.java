@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.NcclCommunicator;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
@@ -13,11 +14,14 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.ref.WeakReference;
+import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 
@@ -85,6 +89,50 @@ public final class CudaBackend implements BackendRuntime {
   @Override
   public Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    return initRank(device, nranks, List.of(id), rank, config);
+  }
+
+  @Override
+  public Communicator initRank(
+      Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
+    requireRank(nranks, rank);
+    UniqueId first = ids.getFirst();
+    ByteBuffer bytes = ByteBuffer.allocate(ids.size() * UniqueId.BYTES);
+    ids.forEach(id -> bytes.put(id.toBytes()));
+    return CudaInit.join(
+            List.of(new CudaInit.Rank(rank, (CudaDevice) device)),
+            nranks,
+            bytes.array(),
+            teamOf(first),
+            config,
+            name(first, config))
+        .getFirst();
+  }
+
+  /** See {@link io.nccl4j.NcclCommunicator#join}. */
+  public NcclCommunicator joinGrowing(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    requireRank(nranks, rank);
+    return CudaChildren.join(
+        (CudaDevice) device, nranks, id, rank, teamOf(id), config, name(id, config));
+  }
+
+  /** See {@link io.nccl4j.NcclCommunicator#simulate}. */
+  public Duration simulate(Runnable operations) {
+    return NcclSimulation.run(operations);
+  }
+
+  /** See {@link io.nccl4j.NcclParameters#keys()}. */
+  public List<String> parameterKeys() {
+    return NcclParameterTable.keys();
+  }
+
+  /** See {@link io.nccl4j.NcclParameters#get}. */
+  public Optional<String> parameter(String key) {
+    return NcclParameterTable.get(key);
+  }
+
+  private static void requireRank(int nranks, int rank) {
     if (nranks < 1) {
       throw new InvalidArgumentException(
           "nranks is " + nranks, "a communicator has at least one rank");
@@ -92,16 +140,11 @@ public final class CudaBackend implements BackendRuntime {
     if (rank < 0 || rank >= nranks) {
       throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
     }
+  }
+
+  private static String name(UniqueId id, CommunicatorConfig config) {
     String given = config.name();
-    String name = given == null ? nameOf(id) : given;
-    return CudaInit.join(
-            List.of(new CudaInit.Rank(rank, (CudaDevice) device)),
-            nranks,
-            id.toBytes(),
-            teamOf(id),
-            config,
-            name)
-        .getFirst();
+    return given == null ? nameOf(id) : given;
   }
 
   /** The same on all ranks, and without the id, which is a secret. */

@@ -36,6 +36,9 @@ final class CudaBuffer implements DeviceBuffer {
   @SuppressWarnings("unused") // by VarHandle
   private boolean closed;
 
+  /** Registrations and windows of it and its slices; the root's, under its lock. */
+  private int registrations;
+
   private CudaBuffer(
       CudaDevice device,
       long address,
@@ -133,6 +136,30 @@ final class CudaBuffer implements DeviceBuffer {
     }
   }
 
+  /** Notes that NCCL knows of it, so that it cannot be closed. */
+  void hold() {
+    synchronized (root) {
+      requireOpen();
+      root.registrations++;
+    }
+  }
+
+  /** Undoes one {@link #hold}. */
+  void release() {
+    synchronized (root) {
+      root.registrations--;
+    }
+  }
+
+  private synchronized boolean closeUnheld() {
+    if (registrations > 0) {
+      throw new InvalidUsageException(
+          "the buffer is registered with a communicator",
+          "close its registrations and windows, or their communicators, before the buffer");
+    }
+    return CLOSED.compareAndSet(this, false, true);
+  }
+
   @Override
   public boolean isClosed() {
     return (boolean) CLOSED.getOpaque(this) || (boolean) CLOSED.getOpaque(root);
@@ -150,7 +177,7 @@ final class CudaBuffer implements DeviceBuffer {
             "the buffer is in use by " + user, "synchronize the stream before closing the buffer");
       }
     }
-    if (CLOSED.compareAndSet(this, false, true) && block != null) {
+    if (closeUnheld() && block != null) {
       device.heap().free(block);
     }
   }

@@ -8,10 +8,15 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
+import io.nccl4j.NcclMemoryStatistics;
+import io.nccl4j.NcclProperties;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.ScheduledCommunicator;
@@ -24,6 +29,10 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -40,11 +49,12 @@ import org.jspecify.annotations.Nullable;
  * <p>It owns NCCL's handle until it is destroyed at close or aborted at the first failure; native
  * calls with the handle are made under the guard, which keeps an abort from another thread out.
  */
-final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
+final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements NcclCommunicator {
   private static final Logger LOG = LogManager.getLogger(CudaCommunicator.class);
   private static final long LOOK_NANOS = 1_000_000;
   private static final long STUCK_NANOS = 50_000_000;
   private static final int FIRST_WITH_FLOAT8 = 90;
+  private static final int OLDEST_DRIVER_FOR_ONE_SIDED = 12050;
 
   private final String name;
   private final CommunicatorConfig config;
@@ -66,12 +76,31 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
   private final Object closing = new Object();
   private long splits;
 
+  @SuppressWarnings("unused") // kept for NCCL, which has only the address
+  private Object kept = MemorySegment.NULL;
+
   /** Collectives up to this one are known to agree with the other ranks of this process. */
   private volatile long agreed;
 
   /** NCCL's handle; NULL when it was destroyed or aborted. Under the guard. */
   private MemorySegment handle;
 
+  private final Set<CudaRegistered> registered = ConcurrentHashMap.newKeySet();
+  private final Map<String, Integer> shrinks = new HashMap<>();
+
+  /** Ranks that took part in no shrink: NCCL counts children, and theirs would differ. */
+  private final BitSet leftOut = new BitSet();
+
+  private int grows;
+  private @Nullable MemorySegment out;
+  private @Nullable UniqueId growId;
+
+  /** Why operations were stopped without ending the communicator. */
+  private volatile @Nullable AbortedException revoked;
+
+  private boolean suspended;
+  private boolean hostRma;
+  private volatile String pending;
   private volatile boolean launching;
   private @Nullable CudaWork launchingWork;
   private volatile @Nullable CudaWork calling;
@@ -103,6 +132,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     this.team = team;
     this.config = config;
     this.name = name;
+    this.pending = "creating communicator " + name;
     this.barrierFlag = barrierFlag;
   }
 
@@ -218,7 +248,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   private String launchingName() {
     CudaWork work = launchingWork;
-    return work == null ? "creating communicator " + name : work.describe();
+    return work == null ? pending : work.describe();
   }
 
   /** Waits until NCCL has done what it was asked for last, within the operation's deadline. */
@@ -290,6 +320,24 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   @Override
   protected void requireReady() {
+    requireAlive();
+    AbortedException stopped = revoked;
+    if (stopped != null) {
+      throw new InvalidUsageException(
+              stopped.problem(), "shrink or split it, close it, or create a new one")
+          .causedBy(stopped);
+    }
+    requireResumed();
+  }
+
+  private void requireResumed() {
+    if (suspended) {
+      throw new InvalidUsageException("communicator " + name + " is suspended", "resume it first");
+    }
+  }
+
+  /** Throws unless NCCL's communicator is there. */
+  private void requireAlive() {
     if (closed) {
       throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
     }
@@ -414,6 +462,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
    * NCCL may end operations that contradict each other without a word.
    */
   @Nullable NcclException outcome() {
+    if (failure.get() == null && revoked != null) {
+      return revoked;
+    }
     if (failure.get() == null) {
       NcclException e = team.mismatch(this);
       if (e != null) {
@@ -529,7 +580,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   /** Asks NCCL whether something went wrong in the background, and the other ranks here. */
   void look() {
-    if (failure.get() == null) {
+    if (failure.get() == null && revoked == null) {
       int result = launching ? NcclResults.IN_PROGRESS : asyncResult();
       NcclException e =
           NcclResults.isFailure(result)
@@ -600,7 +651,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   @Override
   public Optional<NcclException> failure() {
-    return Optional.ofNullable(failure.get());
+    NcclException cause = failure.get();
+    return Optional.ofNullable(cause == null ? revoked : cause);
   }
 
   @Override
@@ -610,6 +662,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     }
     look();
     NcclException cause = failure.get();
+    cause = cause == null ? revoked : cause;
     return cause == null
         ? State.READY
         : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
@@ -646,20 +699,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
 
   @Override
   public @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig childConfig) {
-    requireReady();
-    if (childConfig == null) {
-      throw new InvalidArgumentException(
-          "split: the config is null", "pass a configuration, or leave it out");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "split: a group is open on this thread", "launch or close the group first");
-    }
-    if (hasUnfinished()) {
-      throw new InvalidUsageException(
-          "split: operations of communicator " + name + " are unfinished",
-          "synchronize their streams first");
-    }
+    requireAlive();
+    requireConfig("split", childConfig);
+    requireResumed();
+    requireIdle("split");
+    requireAll("split");
     if (color < 0 && color != NO_COLOR) {
       throw new InvalidArgumentException(
           "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
@@ -672,13 +716,395 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
     return arena;
   }
 
+  /** Keeps something reachable as long as this communicator, which NCCL has the address of. */
+  void keep(Object object) {
+    kept = object;
+  }
+
   CudaDevice cudaDevice() {
     return cudaDevice;
   }
 
-  /** Lets NCCL finish a call on the handle that goes on in the background. */
-  void callGoesOn() {
+  /** Lets NCCL finish a call on the handle, {@code what}, that goes on in the background. */
+  void callGoesOn(String what) {
+    pending = what;
     launching = true;
+  }
+
+  /** Where NCCL writes a pointer, one call at a time; it may do so after the call. */
+  MemorySegment out() {
+    MemorySegment known = out;
+    if (known == null) {
+      known = arena.allocate(ValueLayout.ADDRESS);
+      out = known;
+    }
+    known.set(ValueLayout.ADDRESS, 0, MemorySegment.NULL);
+    return known;
+  }
+
+  private static void requireConfig(String what, @Nullable CommunicatorConfig given) {
+    if (given == null) {
+      throw new InvalidArgumentException(
+          what + ": the config is null", "pass a configuration, or leave it out");
+    }
+  }
+
+  /** Throws if a group is open on this thread or operations are unfinished. */
+  void requireIdle(String what) {
+    requireNoGroup(what);
+    if (hasUnfinished()) {
+      throw new InvalidUsageException(
+          what + ": operations of communicator " + name + " are unfinished",
+          "synchronize their streams first");
+    }
+  }
+
+  private void requireAll(String what) {
+    if (!leftOut.isEmpty()) {
+      throw leftOutBefore(what, leftOut);
+    }
+  }
+
+  private InvalidUsageException leftOutBefore(String what, BitSet ranks) {
+    return new InvalidUsageException(
+        what + ": ranks " + ranks + " of communicator " + name + " were left out of a shrink",
+        "NCCL cannot make another communicator with them from this one; use the shrunken one");
+  }
+
+  private static void requireNoGroup(String what) {
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException(
+          what + ": a group is open on this thread", "launch or close the group first");
+    }
+  }
+
+  // ---- what only NCCL has
+
+  void registered(CudaRegistered one) {
+    registered.add(one);
+  }
+
+  void deregistered(CudaRegistered one) {
+    registered.remove(one);
+  }
+
+  @Override
+  public CudaCommunicator shrink(int[] excludedRanks, boolean abort, CommunicatorConfig given) {
+    Features.SHRINK.require();
+    requireConfig("shrink", given);
+    NcclConfig.requireKnown(given.nccl());
+    int[] excluded = excluded(excludedRanks);
+    enterAlone("shrink");
+    try {
+      requireResumed();
+      BitSet stay = (BitSet) leftOut.clone();
+      Arrays.stream(excluded).forEach(stay::clear);
+      if (!stay.isEmpty()) {
+        throw leftOutBefore("shrink", stay);
+      }
+      if (abort) {
+        requireOpen();
+        requireNoGroup("shrink");
+        revoked =
+            new AbortedException(
+                "operations of communicator " + name + " were given up by shrink", "close it");
+      } else {
+        requireAlive();
+        requireIdle("shrink");
+      }
+      Arrays.stream(excluded).forEach(leftOut::set);
+      String ranks = Arrays.toString(excluded);
+      Team child = team.child("shrink" + ranks + "-" + shrinks.merge(ranks, 1, Integer::sum));
+      CudaCommunicator made = CudaChildren.shrink(this, child, excluded, abort, given);
+      if (abort) {
+        awaitStopped();
+      }
+      return made;
+    } finally {
+      leave();
+    }
+  }
+
+  private int[] excluded(int @Nullable [] given) {
+    if (given == null || given.length == 0 || given.length >= nranks()) {
+      throw new InvalidArgumentException(
+          "shrink: excluded ranks are " + Arrays.toString(given),
+          "pass 1 to " + (nranks() - 1) + " ranks");
+    }
+    int[] sorted = given.clone();
+    Arrays.sort(sorted);
+    for (int i = 0; i < sorted.length; i++) {
+      boolean twice = i > 0 && sorted[i] == sorted[i - 1];
+      if (sorted[i] < 0 || sorted[i] >= nranks() || sorted[i] == rank() || twice) {
+        throw new InvalidArgumentException(
+            "shrink: excluded ranks are " + Arrays.toString(given) + " on rank " + rank(),
+            "pass other ranks than this one, from 0 to " + (nranks() - 1) + ", none twice");
+      }
+    }
+    return sorted;
+  }
+
+  @Override
+  public UniqueId createGrowId() {
+    Features.GROW.require();
+    enterFor("createGrowId");
+    try {
+      // The call is made on a thread of its own, which NCCL may keep.
+      MemorySegment id = ncclUniqueId.allocate(Arena.ofAuto());
+      if (growId != null) {
+        throw new InvalidUsageException(
+            "createGrowId: communicator " + name + " has an id that was not used", "grow with it");
+      }
+      CudaCalls.run(this, "createGrowId", comm -> Nccl.ncclCommGetUniqueId(comm, id));
+      growId = UniqueId.ofBytes(id.toArray(ValueLayout.JAVA_BYTE));
+      return growId;
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public CudaCommunicator grow(int nranks, @Nullable UniqueId id, CommunicatorConfig given) {
+    Features.GROW.require();
+    requireConfig("grow", given);
+    NcclConfig.requireKnown(given.nccl());
+    if (nranks <= nranks()) {
+      throw new InvalidArgumentException(
+          "grow: nranks is " + nranks, "pass more than the " + nranks() + " ranks there are");
+    }
+    enterFor("grow");
+    try {
+      if (!Objects.equals(id, growId)) {
+        throw new InvalidArgumentException(
+            id == null
+                ? "grow: this rank made an id, and does not pass it"
+                : "grow: this rank passes an id that it did not make",
+            "pass what createGrowId returned on the root, and null on all other ranks");
+      }
+      requireIdle("grow");
+      requireAll("grow");
+      growId = null;
+      return CudaChildren.grow(this, team.child("grow-" + ++grows), nranks, id, given);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public void revoke() {
+    Features.REVOKE.require();
+    enterAlone("revoke");
+    try {
+      requireOpen();
+      if (revoked != null) {
+        throw new InvalidUsageException("communicator " + name + " was revoked before", "");
+      }
+      // First, so that what ends from here on is known not to be complete.
+      revoked =
+          new AbortedException(
+              "communicator " + name + " was revoked by rank " + rank(), "shrink or close it");
+      CudaCalls.run(this, "revoke", comm -> Nccl.ncclCommRevoke(comm, 0));
+      awaitStopped();
+    } finally {
+      leave();
+    }
+  }
+
+  /** As {@link #requireAlive}, without waiting for what may be stuck. */
+  private void requireOpen() {
+    if (!launching || closed || failure.get() != null) {
+      requireAlive();
+    }
+  }
+
+  /** NCCL has stopped what ran: it leaves the streams, unless it is queued behind other work. */
+  private void awaitStopped() {
+    long start = System.nanoTime();
+    while (hasUnfinished() && System.nanoTime() - start < config.closeTimeout().toNanos()) {
+      CudaStream.pause(System.nanoTime() - start);
+    }
+  }
+
+  @Override
+  public void suspend() {
+    Features.SUSPEND.require();
+    enterFor("suspend");
+    try {
+      requireIdle("suspend");
+      CudaCalls.run(this, "suspend", comm -> Nccl.ncclCommSuspend(comm, Nccl.NCCL_SUSPEND_MEM()));
+      suspended = true;
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public void resume() {
+    Features.SUSPEND.require();
+    enterAlone("resume");
+    try {
+      requireAlive();
+      if (!suspended) {
+        throw new InvalidUsageException("communicator " + name + " is not suspended", "");
+      }
+      CudaCalls.run(this, "resume", Nccl::ncclCommResume);
+      suspended = false;
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public NcclProperties properties() {
+    enterAlone("properties");
+    try {
+      requireAlive();
+      return NcclQueries.properties(this);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public NcclMemoryStatistics memoryStatistics() {
+    enterAlone("memoryStatistics");
+    try {
+      requireAlive();
+      return NcclQueries.memoryStatistics(this);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public Registration register(DeviceBuffer buffer) {
+    Features.REGISTER.require();
+    CudaBuffer own = registrable(buffer, "register");
+    enterFor("register");
+    try {
+      return CudaRegistration.create(this, own);
+    } finally {
+      leave();
+    }
+  }
+
+  @Override
+  public Window registerWindow(DeviceBuffer buffer, boolean symmetric, boolean strictOrdering) {
+    Features.WINDOWS.require();
+    CudaBuffer own = registrable(buffer, "registerWindow");
+    if (own.address() % CudaHeap.ALIGNMENT != 0) {
+      throw new InvalidArgumentException(
+          "registerWindow: the buffer starts at 0x" + Long.toHexString(own.address()),
+          "windows start at multiples of " + CudaHeap.ALIGNMENT + " bytes, as allocated buffers");
+    }
+    enterFor("registerWindow");
+    try {
+      requireIdle("registerWindow");
+      return CudaWindow.create(this, own, symmetric, strictOrdering);
+    } finally {
+      leave();
+    }
+  }
+
+  private CudaBuffer registrable(@Nullable DeviceBuffer buffer, String what) {
+    if (!(buffer instanceof CudaBuffer own) || own.device() != cudaDevice || own.byteSize() == 0) {
+      throw new InvalidArgumentException(
+          what + ": the buffer is null, empty or not on " + cudaDevice,
+          "allocate it on communicator.device()");
+    }
+    own.requireOpen();
+    return own;
+  }
+
+  @Override
+  public void putSignal(
+      DeviceBuffer buffer,
+      long count,
+      DataType type,
+      int peer,
+      Window window,
+      long byteOffset,
+      Stream stream) {
+    requireOneSided("putSignal");
+    if (!(window instanceof CudaWindow own) || own.communicator() != this) {
+      throw new InvalidArgumentException(
+          "putSignal: the window is not of communicator " + name, "register it with this one");
+    }
+    if (own.isClosed() || !own.isSupported()) {
+      throw new InvalidUsageException(
+          "putSignal: the window is " + (own.isClosed() ? "closed" : "not supported here"),
+          "keep windows open, and see isSupported()");
+    }
+    if (byteOffset < 0) {
+      throw new InvalidArgumentException(
+          "putSignal: the offset is " + byteOffset + " bytes", "pass 0 or more");
+    }
+    requireInWindow(buffer, count, type);
+    oneSided(
+        OpKind.PUT_SIGNAL,
+        buffer,
+        count,
+        type,
+        peer,
+        new long[] {own.handle().address(), byteOffset},
+        stream);
+  }
+
+  private void requireInWindow(@Nullable DeviceBuffer buffer, long count, @Nullable DataType type) {
+    if (buffer == null || type == null || count < 0) {
+      // The common checks say it.
+      return;
+    }
+    for (CudaRegistered one : registered) {
+      if (one instanceof CudaWindow window
+          && window.covers(buffer.address(), count * type.byteSize())) {
+        return;
+      }
+    }
+    throw new InvalidArgumentException(
+        "putSignal: the send buffer does not lie in a symmetric window of communicator " + name,
+        "register it with registerWindow(buffer, true, …), on all ranks");
+  }
+
+  /** What NCCL would refuse with an error that ends the communicator. */
+  private void requireOneSided(String what) {
+    Features.ONE_SIDED.require();
+    if (CudaLibraries.driverVersion() < OLDEST_DRIVER_FOR_ONE_SIDED) {
+      throw new InvalidUsageException(
+          what
+              + ": the driver serves CUDA "
+              + CudaLibraries.cudaText(CudaLibraries.driverVersion()),
+          "one-sided operations need a driver of CUDA 12.5 or newer");
+    }
+    if (!hostRma) {
+      hostRma = properties().hostRmaSupport();
+    }
+    if (!hostRma) {
+      throw new InvalidUsageException(
+          what + ": communicator " + name + " has no one-sided operations",
+          "see NcclProperties.hostRmaSupport(): they need symmetric memory and CUDA 12.5");
+    }
+  }
+
+  @Override
+  public void signal(int peer, Stream stream) {
+    requireOneSided("signal");
+    oneSided(OpKind.SIGNAL, null, 0, DataType.INT8, peer, new long[2], stream);
+  }
+
+  @Override
+  public void waitSignals(int[] counts, Stream stream) {
+    requireOneSided("waitSignals");
+    if (counts == null
+        || counts.length != nranks()
+        || Arrays.stream(counts).anyMatch(count -> count < 0)
+        || Arrays.stream(counts).allMatch(count -> count == 0)) {
+      throw new InvalidArgumentException(
+          "waitSignals: the counts are " + Arrays.toString(counts),
+          "pass " + nranks() + " numbers of 0 or more, not all 0");
+    }
+    long[] details = Arrays.stream(counts).asLongStream().toArray();
+    oneSided(OpKind.WAIT_SIGNALS, null, 0, DataType.INT8, 0, details, stream);
   }
 
   private boolean hasUnfinished() {
@@ -717,12 +1143,17 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> {
         return;
       }
       finishOwnWork();
+      if (failure.get() == null) {
+        registered.forEach(CudaRegistered::end);
+      }
       releaseHolders();
       closed = true;
       team.left(this);
       CallWatch.remove(this);
       destroyNative();
       awaitEnd();
+      // Where it had failed, NCCL let go of them in its abort.
+      registered.forEach(CudaRegistered::end);
       barrierFlag.close();
     }
   }

@@ -4,6 +4,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
@@ -41,8 +42,10 @@ final class CudaInit {
   /** Kept by the thread that NCCL may hold for longer than the caller waits. */
   private final Arena arena = Arena.ofAuto();
 
+  private final int ids;
   private final MemorySegment id;
   private final MemorySegment outs;
+  private final MemorySegment nativeName;
   private int aborted;
 
   private CudaInit(
@@ -52,14 +55,25 @@ final class CudaInit {
     this.team = team;
     this.config = config;
     this.name = name;
-    this.id = ncclUniqueId.allocate(arena);
+    this.ids = id.length / UniqueId.BYTES;
+    this.nativeName = NcclConfig.name(config);
+    this.id = ncclUniqueId.allocateArray(ids, arena);
     MemorySegment.copy(id, 0, this.id, ValueLayout.JAVA_BYTE, 0, id.length);
     this.outs = arena.allocate(ValueLayout.ADDRESS, ranks.size());
   }
 
+  /**
+   * Joins.
+   *
+   * @param id the bytes of one unique id, or of several
+   */
   static List<CudaCommunicator> join(
       List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
     requireOwnGpus(ranks);
+    if (id.length > UniqueId.BYTES) {
+      Features.SCALABLE_INIT.require();
+    }
+    NcclConfig.requireKnown(config.nccl());
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
     return new CudaInit(ranks, nranks, id, team, config, name).run();
   }
@@ -83,6 +97,7 @@ final class CudaInit {
         MemorySegment handle = handle(joined.size());
         joined.add(
             CudaCommunicator.create(rank.rank, nranks, rank.device, handle, team, config, name));
+        joined.getLast().keep(nativeName);
       }
     } catch (NcclException e) {
       giveUp(joined);
@@ -94,19 +109,18 @@ final class CudaInit {
   /** One group, so that all ranks of this call join at once; nothing in it may wait. */
   private void call() {
     ranks.forEach(rank -> rank.device.prepare());
-    MemorySegment nativeConfig = NcclConfig.write(arena, config);
+    MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
     NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart, to join " + name);
     int result = NcclResults.SUCCESS;
     NcclException lost = null;
     for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result) && lost == null; i++) {
       try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
+        MemorySegment out = outs.asSlice(i * ValueLayout.ADDRESS.byteSize());
+        int rank = ranks.get(i).rank;
         result =
-            Nccl.ncclCommInitRankConfig(
-                outs.asSlice(i * ValueLayout.ADDRESS.byteSize()),
-                nranks,
-                id,
-                ranks.get(i).rank,
-                nativeConfig);
+            ids == 1
+                ? Nccl.ncclCommInitRankConfig(out, nranks, id, rank, nativeConfig)
+                : Nccl.ncclCommInitRankScalable(out, nranks, rank, ids, id, nativeConfig);
       } catch (NcclException e) {
         // The group is ended all the same, or it would swallow the thread's next operations.
         lost = e;

@@ -25,6 +25,9 @@ final class CudaLedger {
   private volatile long sends;
   private volatile long receives;
 
+  /** The submitting thread's. */
+  private long oneSided;
+
   CudaLedger(int nranks) {
     sent = new PairLedger(nranks);
     expected = new PairLedger(nranks);
@@ -79,6 +82,9 @@ final class CudaLedger {
       case RECV -> {
         ++receives;
         return expected.note((int) (code >>> 32), code, count);
+      }
+      case PUT_SIGNAL, SIGNAL, WAIT_SIGNALS -> {
+        return ++oneSided;
       }
       default -> {
         long seq = collectives + 1;

@@ -18,6 +18,7 @@ final class CudaSplit {
       CudaCommunicator parent, Team team, int color, int key, CommunicatorConfig config) {
     // NCCL may write to it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.arena().allocate(ValueLayout.ADDRESS);
+    MemorySegment nativeName = NcclConfig.name(config);
     MemorySegment handle = parent.handle();
     String what = "split of communicator " + parent.name();
     try {
@@ -25,7 +26,7 @@ final class CudaSplit {
           "nccl4j-split-" + parent.name(),
           () -> {
             try (Arena arena = Arena.ofConfined()) {
-              MemorySegment nativeConfig = NcclConfig.write(arena, config);
+              MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
               NcclResults.check(Nccl.ncclCommSplit(handle, color, key, out, nativeConfig), what);
             }
           },
@@ -38,30 +39,37 @@ final class CudaSplit {
       throw e;
     }
     // The call says success also when it goes on in the background.
-    parent.callGoesOn();
+    parent.callGoesOn(what);
     parent.awaitReady(config.initTimeout(), () -> what + ": not all ranks called it");
     NcclException failure = parent.failureCause();
     if (failure != null) {
       throw failure;
     }
-    return color == Communicator.NO_COLOR
-        ? null
-        : attach(parent, out.get(ValueLayout.ADDRESS, 0), team, config);
+    if (color == Communicator.NO_COLOR) {
+      return null;
+    }
+    CudaCommunicator child = attach(parent, out.get(ValueLayout.ADDRESS, 0), team, config, what);
+    child.keep(nativeName);
+    return child;
   }
 
-  private static DeadlineException late(String what, CommunicatorConfig config) {
+  static DeadlineException late(String what, CommunicatorConfig config) {
     return new DeadlineException(
         what + " was not done after " + config.initTimeout().toMillis() + " ms",
         "call it on all ranks; init-timeout sets the deadline");
   }
 
-  private static CudaCommunicator attach(
-      CudaCommunicator parent, MemorySegment handle, Team team, CommunicatorConfig config) {
+  /** A child that NCCL has made. */
+  static CudaCommunicator attach(
+      CudaCommunicator parent,
+      MemorySegment handle,
+      Team team,
+      CommunicatorConfig config,
+      String what) {
     String given = config.name();
     String name = given == null ? parent.name() + "." + team.number() : given;
     try {
-      CudaInit.awaitReady(
-          handle, config.initTimeout(), () -> "split of communicator " + parent.name());
+      CudaInit.awaitReady(handle, config.initTimeout(), () -> what);
       return CudaCommunicator.create(
           CudaInit.rank(handle),
           CudaInit.count(handle),

@@ -1,6 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 
@@ -25,7 +24,7 @@ final class CudaWork extends Work {
   }
 
   boolean isCollective() {
-    return kind != OpKind.SEND && kind != OpKind.RECV;
+    return !kind.isPointToPoint() && !kind.isOneSided();
   }
 
   /** How messages name it. */

@@ -1,5 +1,7 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.InvalidUsageException;
+
 /**
  * What not every version of NCCL has. A feature is there if its function is, or for features
  * without one, if the version is new enough.
@@ -41,6 +43,8 @@ enum Features {
   MEMORY_STATISTICS("memory statistics", 22907, "ncclCommMemStats"),
   /** Several ranks on one GPU. */
   SHARED_GPU("several ranks on one GPU", 23003, ""),
+  /** Estimates of groups. */
+  SIMULATE("simulating a group", 22200, "ncclGroupSimulateEnd"),
   /** NCCL's settings by name. */
   PARAMETERS("parameters by name", 23004, "ncclParamGetParameter");
 
@@ -71,5 +75,18 @@ enum Features {
   /** Whether a library of this version, the one that is loaded, has it. */
   boolean isPresent(int ncclVersion) {
     return symbol.isEmpty() ? ncclVersion >= version : CudaLibraries.hasNccl(symbol);
+  }
+
+  /**
+   * Throws unless the loaded NCCL has it, by its version and by its function.
+   *
+   * @throws InvalidUsageException that says what is needed
+   */
+  void require() {
+    int loaded = CudaLibraries.ncclVersion();
+    if (loaded < version || !isPresent()) {
+      throw new InvalidUsageException(
+          "NCCL " + CudaLibraries.versionText(loaded) + " has no " + label, "install " + needs());
+    }
   }
 }

@@ -50,6 +50,7 @@ final class NcclCalls {
       case ALL_GATHER -> Nccl.ncclAllGather(at(w.send), at(w.recv), w.count, type, comm, stream);
       case REDUCE_SCATTER ->
           Nccl.ncclReduceScatter(at(w.send), at(w.recv), w.count, type, op, comm, stream);
+      case PUT_SIGNAL, SIGNAL, WAIT_SIGNALS -> NcclOneSided.issue(w, comm, stream);
       case SEND -> Nccl.ncclSend(at(w.send), w.count, type, w.root, comm, stream);
       case RECV -> Nccl.ncclRecv(at(w.recv), w.count, type, w.root, comm, stream);
       case BARRIER -> {

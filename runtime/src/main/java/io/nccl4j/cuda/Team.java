@@ -49,8 +49,13 @@ final class Team {
   }
 
   /** The team of a split's color; {@code number} counts the splits. */
-  synchronized Team child(long number, int color) {
-    return children.computeIfAbsent(number + "-" + color, Team::new);
+  Team child(long number, int color) {
+    return child(number + "-" + color);
+  }
+
+  /** The team of a child that all its ranks here number alike. */
+  synchronized Team child(String childNumber) {
+    return children.computeIfAbsent(childNumber, Team::new);
   }
 
   /** The other ranks cannot go on without the one that failed. */

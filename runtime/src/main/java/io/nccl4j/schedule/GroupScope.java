@@ -5,6 +5,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.spi.EngineStream;
 import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -52,6 +53,11 @@ public final class GroupScope implements Group {
   /** Whether operations called on the current thread are collected rather than started. */
   public static boolean isOpen() {
     return THREADS.get().depth > 0;
+  }
+
+  /** The works of the current thread's open groups, in order, which are in no stream yet. */
+  public static List<Work> collected() {
+    return List.copyOf(THREADS.get().works);
   }
 
   /** The innermost open group of the current thread; null if there is none. */

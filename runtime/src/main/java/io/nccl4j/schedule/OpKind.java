@@ -33,7 +33,13 @@ public enum OpKind {
   /** See {@link io.nccl4j.Communicator#send}. */
   SEND("send", false, true),
   /** See {@link io.nccl4j.Communicator#recv}. */
-  RECV("recv", false, true);
+  RECV("recv", false, true),
+  /** See {@link io.nccl4j.NcclCommunicator#putSignal}. */
+  PUT_SIGNAL("putSignal", false, true),
+  /** See {@link io.nccl4j.NcclCommunicator#signal}. */
+  SIGNAL("signal", false, true),
+  /** See {@link io.nccl4j.NcclCommunicator#waitSignals}. */
+  WAIT_SIGNALS("waitSignals", false, false);
 
   private static final OpKind[] VALUES = values();
 
@@ -73,6 +79,11 @@ public enum OpKind {
   /** Whether it is a send or a receive rather than a collective. */
   public boolean isPointToPoint() {
     return this == SEND || this == RECV;
+  }
+
+  /** Whether it is of one rank alone: a write into a peer's window, or a signal. */
+  public boolean isOneSided() {
+    return this == PUT_SIGNAL || this == SIGNAL || this == WAIT_SIGNALS;
   }
 
   /** The kind with this ordinal, without the copy that {@code values()} makes. */

@@ -506,6 +506,38 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     new WarmUpRun(this, plan).run();
   }
 
+  /**
+   * Submits an operation of one rank alone, which cannot be captured.
+   *
+   * @param send what is written; null if nothing is
+   * @param details what else the backend needs; copied
+   */
+  protected final void oneSided(
+      OpKind kind,
+      @Nullable DeviceBuffer send,
+      long count,
+      DataType type,
+      int peer,
+      long[] details,
+      Stream stream) {
+    EngineStream<W> s = enter(kind, type, stream);
+    try {
+      Arguments.rank(peer, nranks, "peer", kind);
+      if (kind == OpKind.PUT_SIGNAL) {
+        long bytes = Arguments.bytes(count, 1, type, "count", kind);
+        Arguments.buffer(send, bytes, type, device, "send", kind);
+      }
+      if (s.isCapturing()) {
+        throw new InvalidUsageException(
+            kind.label() + ": the stream is being captured, NCCL cannot capture it",
+            "call it outside of the capture");
+      }
+      submit(s, kind, type, ReduceOp.SUM, count, peer, send, null, details, null, null, null);
+    } finally {
+      leave();
+    }
+  }
+
   private void pointToPoint(
       OpKind kind, DeviceBuffer buffer, long count, DataType type, int peer, Stream stream) {
     EngineStream<W> s = enter(kind, type, stream);
@@ -588,7 +620,12 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
    * @throws NcclException if operations are not accepted
    */
   public final void enterForLaunch() {
-    enterAlone("launch");
+    enterFor("launch");
+  }
+
+  /** As {@link #enterForLaunch}, for what messages call {@code what}. */
+  public final void enterFor(String what) {
+    enterAlone(what);
     try {
       requireReady();
     } catch (NcclException e) {
@@ -597,7 +634,12 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     }
   }
 
-  private void enterAlone(String what) {
+  /**
+   * Keeps other threads out, in whatever state this communicator is; {@link #leave} ends it.
+   *
+   * @throws InvalidUsageException if another thread is inside
+   */
+  public final void enterAlone(String what) {
     if (!ENTERED.compareAndSet(this, 0, 1)) {
       throw new InvalidUsageException(
           what + ": another thread is inside communicator " + name(),

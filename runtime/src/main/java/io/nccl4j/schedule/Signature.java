@@ -43,8 +43,8 @@ public final class Signature {
   /** An operation in words, for example {@code allReduce(1024 float, sum)}. */
   public static String describe(long code, long count) {
     OpKind kind = OpKind.ofOrdinal((int) code & 0xff);
-    if (kind == OpKind.BARRIER) {
-      return "barrier()";
+    if (kind == OpKind.BARRIER || kind == OpKind.WAIT_SIGNALS) {
+      return kind.label() + "()";
     }
     StringBuilder text = new StringBuilder(kind.label()).append('(').append(count).append(' ');
     text.append(DataType.values()[(int) (code >>> 8) & 0xff].label());
@@ -53,6 +53,8 @@ public final class Signature {
     }
     if (kind.isPointToPoint()) {
       text.append(kind == OpKind.SEND ? ", to " : ", from ").append((int) (code >>> 32));
+    } else if (kind.isOneSided()) {
+      text.append(", to ").append((int) (code >>> 32));
     } else if (kind.isRooted()) {
       text.append(", root ").append((int) (code >>> 32));
     }

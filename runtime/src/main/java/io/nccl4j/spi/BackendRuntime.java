@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
+import io.nccl4j.InvalidUsageException;
 import io.nccl4j.UniqueId;
 import java.util.List;
 
@@ -27,4 +28,15 @@ public interface BackendRuntime {
   /** Joins as one rank and waits for the others. */
   Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
+
+  /** Joins with one or more ids, none of them null or there twice. */
+  default Communicator initRank(
+      Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
+    if (ids.size() > 1) {
+      throw new InvalidUsageException(
+          "the " + backend().label() + " backend takes one unique id, not " + ids.size(),
+          "pass one id: its ranks are on one machine");
+    }
+    return initRank(device, nranks, ids.getFirst(), rank, config);
+  }
 }

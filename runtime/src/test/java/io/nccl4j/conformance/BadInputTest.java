@@ -717,7 +717,10 @@ class BadInputTest {
     table.add(
         "null device", argument, () -> Communicator.initRank(null, 1, id, 0, config), "device");
     table.add(
-        "null id", argument, () -> Communicator.initRank(device, 1, null, 0, config), "\\bid\\b");
+        "null id",
+        argument,
+        () -> Communicator.initRank(device, 1, (UniqueId) null, 0, config),
+        "\\bid\\b");
     table.add(
         "rank's null config",
         argument,

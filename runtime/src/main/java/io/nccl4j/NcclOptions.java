@@ -1,0 +1,333 @@
+package io.nccl4j;
+
+import java.util.ArrayList;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalInt;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What NCCL may be told about one communicator, its {@code ncclConfig_t}. Immutable. What is not
+ * set is left to NCCL; the host backend ignores all of it.
+ *
+ * <p>NCCL's environment beats what a program sets: {@link #settings()} shows the variable that
+ * does. A field that the loaded NCCL is too old for is refused with an {@link
+ * InvalidUsageException} when a communicator is made; the message says which version has it.
+ *
+ * <p>The communicator's name goes to NCCL as its {@code commName} (2.27 or newer), which shows in
+ * its log and its RAS client.
+ */
+public final class NcclOptions {
+  /** A field of {@code ncclConfig_t} that a program may set. */
+  public enum Option {
+    /** Whether calls wait; see {@link Builder#blocking}. */
+    BLOCKING("blocking", 21400, "NCCL_COMM_BLOCKING", 0, 1),
+    /** CTAs of a cluster. */
+    CGA_CLUSTER_SIZE("cgaClusterSize", 21700, "NCCL_CGA_CLUSTER_SIZE", 0, 8),
+    /** Fewest CTAs of a kernel. */
+    MIN_CTAS("minCTAs", 21700, "NCCL_MIN_CTAS", 1, Integer.MAX_VALUE),
+    /** Most CTAs of a kernel. */
+    MAX_CTAS("maxCTAs", 21700, "NCCL_MAX_CTAS", 1, Integer.MAX_VALUE),
+    /** Name of the network; the only one that is a text. */
+    NET_NAME("netName", 21700, "NCCL_NET", 0, 0),
+    /** Whether children of a split share resources. */
+    SPLIT_SHARE("splitShare", 21800, "NCCL_COMM_SPLIT_SHARE_RESOURCES", 0, 1),
+    /** Class of traffic for the network. */
+    TRAFFIC_CLASS("trafficClass", 22600, "", Integer.MIN_VALUE + 1, Integer.MAX_VALUE),
+    /** Whether switches reduce. */
+    COLLNET_ENABLE("collnetEnable", 22700, "NCCL_COLLNET_ENABLE", 0, 1),
+    /** What CTAs are used for; bits of {@link CtaPolicy}. */
+    CTA_POLICY("CTAPolicy", 22700, "NCCL_CTA_POLICY", 0, 2),
+    /** Whether children of a shrink share resources. */
+    SHRINK_SHARE("shrinkShare", 22700, "NCCL_COMM_SHRINK_SHARE_RESOURCES", 0, 1),
+    /** CTAs of NVLS kernels. */
+    NVLS_CTAS("nvlsCTAs", 22700, "NCCL_NVLS_NCHANNELS", 1, Integer.MAX_VALUE),
+    /** Channels to each peer over the network. */
+    CHANNELS_PER_NET_PEER("nChannelsPerNetPeer", 22800, "NCCL_NCHANNELS_PER_NET_PEER", 1, 64),
+    /** Whether the schedule favours NVLink. */
+    NVLINK_CENTRIC_SCHED(
+        "nvlinkCentricSched", 22800, "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE", 0, 1),
+    /** How graphs are used, the ordinal of {@link GraphUsage}. */
+    GRAPH_USAGE_MODE("graphUsageMode", 22900, "NCCL_GRAPH_MIXING_SUPPORT", 0, 2),
+    /** Contexts of one-sided operations. */
+    NUM_RMA_CTX("numRmaCtx", 22900, "NCCL_NUM_RMA_CTX", 0, Integer.MAX_VALUE),
+    /** Most peers of point-to-point operations at a time. */
+    MAX_P2P_PEERS("maxP2pPeers", 23000, "NCCL_MAX_P2P_PEERS", 1, Integer.MAX_VALUE),
+    /** Whether captured operations keep their stream's order. */
+    GRAPH_STREAM_ORDERING("graphStreamOrdering", 23005, "NCCL_GRAPH_STREAM_ORDERING", 0, 1);
+
+    private final String label;
+    private final int version;
+    private final String variable;
+    private final int min;
+    private final int max;
+
+    Option(String label, int version, String variable, int min, int max) {
+      this.label = label;
+      this.version = version;
+      this.variable = variable;
+      this.min = min;
+      this.max = max;
+    }
+
+    /** The field's name in NCCL's header. */
+    public String label() {
+      return label;
+    }
+
+    /** The first NCCL that has it, as {@code ncclGetVersion} counts: 22700 for 2.27.0. */
+    public int version() {
+      return version;
+    }
+
+    /** The variable of the environment that overrides it; empty if there is none. */
+    public String variable() {
+      return variable;
+    }
+  }
+
+  /** What NCCL saves CTAs for. */
+  public enum CtaPolicy {
+    /** As fast as one operation can be. */
+    DEFAULT,
+    /** Fewer CTAs where that costs little. */
+    EFFICIENCY,
+    /** None where copy engines can do the work. */
+    ZERO
+  }
+
+  /** How a communicator is used in graphs. */
+  public enum GraphUsage {
+    /** Never. */
+    NONE,
+    /** Only in graphs, one at a time. */
+    SINGLE,
+    /** In several graphs, and outside of graphs, in any order. */
+    MIXING
+  }
+
+  private static final NcclOptions DEFAULTS = builder().build();
+
+  private final Map<Option, Integer> values;
+  private final @Nullable String netName;
+
+  private NcclOptions(Builder builder) {
+    this.values = new EnumMap<>(builder.values);
+    this.netName = builder.netName;
+  }
+
+  /** Everything left to NCCL. */
+  public static NcclOptions defaults() {
+    return DEFAULTS;
+  }
+
+  /** A builder that leaves everything to NCCL. */
+  public static Builder builder() {
+    return new Builder();
+  }
+
+  /**
+   * The number that was set for a field, 0 and 1 for no and yes; empty if none was set. {@link
+   * Option#NET_NAME} has no number.
+   */
+  public OptionalInt value(Option option) {
+    Integer value = values.get(option);
+    return value == null ? OptionalInt.empty() : OptionalInt.of(value);
+  }
+
+  /** The network's name; null if none was set. */
+  public @Nullable String netName() {
+    return netName;
+  }
+
+  /** Whether a field was set. */
+  public boolean isSet(Option option) {
+    return option == Option.NET_NAME ? netName != null : values.containsKey(option);
+  }
+
+  /**
+   * All fields with their effective values and sources, named {@code nccl.} and the field. A
+   * variable of the environment that overrides is the source, and the value is the variable's.
+   */
+  public List<Setting> settings() {
+    return settings(System.getenv());
+  }
+
+  List<Setting> settings(Map<String, String> environment) {
+    List<Setting> settings = new ArrayList<>();
+    for (Option option : Option.values()) {
+      settings.add(setting(option, environment.getOrDefault(option.variable, "")));
+    }
+    return List.copyOf(settings);
+  }
+
+  private Setting setting(Option option, String override) {
+    String name = "nccl." + option.label;
+    String own = option == Option.NET_NAME ? netName : text(values.get(option));
+    if (!override.isEmpty()) {
+      String note = own == null ? "" : " (overrides the argument " + own + ")";
+      return new Setting(name, override, option.variable + note);
+    }
+    if (own != null) {
+      return new Setting(name, own, "argument");
+    }
+    return new Setting(name, option == Option.BLOCKING ? "1" : "NCCL's choice", "default");
+  }
+
+  private static @Nullable String text(@Nullable Integer value) {
+    return value == null ? null : value.toString();
+  }
+
+  /** Collects fields; used by one thread. */
+  public static final class Builder {
+    private final Map<Option, Integer> values = new EnumMap<>(Option.class);
+    private @Nullable String netName;
+
+    private Builder() {}
+
+    /**
+     * Whether NCCL's calls wait for other ranks; by default they do. Where they do not, NCCL starts
+     * a thread for each launch, which costs ten times the launch, and a thread that drives several
+     * ranks need not group their first operations. Deadlines hold and {@link Communicator#abort}
+     * works either way. Communicators of the two kinds must not meet in one group.
+     */
+    public Builder blocking(boolean blocking) {
+      return set(Option.BLOCKING, blocking);
+    }
+
+    /** CTAs of a cluster, 0 to 8; 0: no clusters. */
+    public Builder cgaClusterSize(int size) {
+      return set(Option.CGA_CLUSTER_SIZE, size);
+    }
+
+    /** Fewest CTAs of a kernel, 1 or more and at most {@link #maxCtas}. */
+    public Builder minCtas(int ctas) {
+      return set(Option.MIN_CTAS, ctas);
+    }
+
+    /** Most CTAs of a kernel, 1 or more; NCCL uses at most 64. */
+    public Builder maxCtas(int ctas) {
+      return set(Option.MAX_CTAS, ctas);
+    }
+
+    /** The network's name, for example {@code Socket} or {@code IB}. */
+    public Builder netName(String name) {
+      if (Require.present(name, "netName").isBlank()) {
+        throw new InvalidArgumentException("netName is empty", "pass a name, for example Socket");
+      }
+      netName = name;
+      return this;
+    }
+
+    /** Whether a child of {@link Communicator#split} shares its parent's resources. */
+    public Builder splitShare(boolean share) {
+      return set(Option.SPLIT_SHARE, share);
+    }
+
+    /** Class of traffic, handed to the network as it is. */
+    public Builder trafficClass(int trafficClass) {
+      return set(Option.TRAFFIC_CLASS, trafficClass);
+    }
+
+    /** Whether switches reduce (SHARP). */
+    public Builder collnetEnable(boolean enable) {
+      return set(Option.COLLNET_ENABLE, enable);
+    }
+
+    /** What NCCL saves CTAs for. */
+    public Builder ctaPolicy(CtaPolicy policy) {
+      return set(Option.CTA_POLICY, Require.present(policy, "ctaPolicy").ordinal());
+    }
+
+    /** Whether a child of {@link NcclCommunicator#shrink} shares its parent's resources. */
+    public Builder shrinkShare(boolean share) {
+      return set(Option.SHRINK_SHARE, share);
+    }
+
+    /** CTAs of NVLS kernels, 1 or more: how much memory NVLS takes. */
+    public Builder nvlsCtas(int ctas) {
+      return set(Option.NVLS_CTAS, ctas);
+    }
+
+    /** Channels to each peer over the network: a power of two, 1 to 64. */
+    public Builder channelsPerNetPeer(int channels) {
+      if (Integer.bitCount(channels) != 1) {
+        throw wrong(Option.CHANNELS_PER_NET_PEER, channels, "a power of two from 1 to 64");
+      }
+      return set(Option.CHANNELS_PER_NET_PEER, channels);
+    }
+
+    /** Whether the schedule favours NVLink. */
+    public Builder nvlinkCentricSched(boolean enable) {
+      return set(Option.NVLINK_CENTRIC_SCHED, enable);
+    }
+
+    /** How the communicator is used in graphs. */
+    public Builder graphUsageMode(GraphUsage usage) {
+      return set(Option.GRAPH_USAGE_MODE, Require.present(usage, "graphUsageMode").ordinal());
+    }
+
+    /** Contexts of one-sided operations, 0 or more. */
+    public Builder numRmaCtx(int contexts) {
+      return set(Option.NUM_RMA_CTX, contexts);
+    }
+
+    /** Most peers of point-to-point operations at a time, 1 or more: sizes NCCL's buffers. */
+    public Builder maxP2pPeers(int peers) {
+      return set(Option.MAX_P2P_PEERS, peers);
+    }
+
+    /**
+     * Whether captured operations keep their stream's order. Switching it off needs {@link
+     * #graphUsageMode} other than {@link GraphUsage#MIXING}, which is NCCL's default.
+     */
+    public Builder graphStreamOrdering(boolean order) {
+      return set(Option.GRAPH_STREAM_ORDERING, order);
+    }
+
+    private Builder set(Option option, boolean value) {
+      values.put(option, value ? 1 : 0);
+      return this;
+    }
+
+    private Builder set(Option option, int value) {
+      if (value < option.min || value > option.max) {
+        throw wrong(
+            option,
+            value,
+            option.max == Integer.MAX_VALUE
+                ? option.min + " or more"
+                : option.min + " to " + option.max);
+      }
+      values.put(option, value);
+      return this;
+    }
+
+    private static InvalidArgumentException wrong(Option option, int value, String range) {
+      return new InvalidArgumentException(option.label + " is " + value, "use " + range);
+    }
+
+    /**
+     * The finished options.
+     *
+     * @throws InvalidArgumentException if two of them contradict each other
+     */
+    public NcclOptions build() {
+      int min = values.getOrDefault(Option.MIN_CTAS, 1);
+      int max = values.getOrDefault(Option.MAX_CTAS, Integer.MAX_VALUE);
+      if (min > max) {
+        throw new InvalidArgumentException(
+            "minCTAs is " + min + ", maxCTAs " + max, "use a minCTAs of at most maxCTAs");
+      }
+      boolean ordered = values.getOrDefault(Option.GRAPH_STREAM_ORDERING, 1) == 1;
+      int usage = values.getOrDefault(Option.GRAPH_USAGE_MODE, GraphUsage.MIXING.ordinal());
+      if (!ordered && usage == GraphUsage.MIXING.ordinal()) {
+        throw new InvalidArgumentException(
+            "graphStreamOrdering is off while graphs may be mixed",
+            "set graphUsageMode to NONE or SINGLE, too");
+      }
+      return new NcclOptions(this);
+    }
+  }
+}

@@ -1,0 +1,37 @@
+package io.nccl4j;
+
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * The parameters that NCCL lets one read: a few of its variables, with the values in effect in this
+ * process, wherever they come from. NCCL 2.30.4 or newer.
+ *
+ * <p>NCCL 2.30 publishes six, of logging; with {@code NCCL_PARAM_DUMP_ALL=1} nine. The others
+ * cannot be asked for.
+ *
+ * <p>All methods throw {@link BackendUnavailableException} without the cuda backend, and {@link
+ * InvalidUsageException} with an older NCCL. Any thread may call them.
+ */
+public final class NcclParameters {
+  private NcclParameters() {}
+
+  /** The names, for example {@code NCCL_DEBUG}. */
+  public static List<String> keys() {
+    return Provider.get().ncclParameterKeys();
+  }
+
+  /** The value in effect, as text; empty if NCCL does not know the name. */
+  public static Optional<String> get(String key) {
+    return Provider.get().ncclParameter(Require.present(key, "key"));
+  }
+
+  /** All of {@link #keys()} with their values, a line {@code name=value} for each. */
+  public static String dump() {
+    StringBuilder text = new StringBuilder();
+    for (String key : keys()) {
+      text.append(key).append('=').append(get(key).orElse("")).append('\n');
+    }
+    return text.toString();
+  }
+}
