@@ -48,6 +48,7 @@ final class CudaCalls {
           },
           timeout,
           () -> communicator.fail(late(of, timeout)),
+          communicator::failureCause,
           () -> late(of, timeout));
     } catch (NcclException e) {
       communicator.fail(e);

@@ -130,6 +130,7 @@ final class CudaChildren {
           },
           config.initTimeout(),
           () -> abort(out, name, aborted),
+          () -> failure(out, of),
           () -> CudaCalls.late(of, config.initTimeout()));
       MemorySegment handle = handle(out);
       CudaInit.awaitReady(handle, config.initTimeout(), () -> of);
@@ -146,6 +147,14 @@ final class CudaChildren {
   /** NCCL writes it before it waits. */
   private static MemorySegment handle(MemorySegment out) {
     return (MemorySegment) POINTER.getAcquire(out, 0L);
+  }
+
+  /** What NCCL ran into while it still waits for others. */
+  private static @Nullable NcclException failure(MemorySegment out, String of) {
+    MemorySegment handle = handle(out);
+    int result =
+        handle.equals(MemorySegment.NULL) ? NcclResults.SUCCESS : CudaInit.asyncError(handle);
+    return NcclResults.isFailure(result) ? NcclResults.failure(result, of) : null;
   }
 
   private static void abort(MemorySegment out, String name, AtomicBoolean aborted) {

@@ -208,7 +208,7 @@ final class CudaInit {
     }
   }
 
-  private static int asyncError(MemorySegment handle) {
+  static int asyncError(MemorySegment handle) {
     return number(handle, Nccl::ncclCommGetAsyncError, "ncclCommGetAsyncError");
   }
 
