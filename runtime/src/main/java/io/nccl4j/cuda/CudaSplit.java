@@ -32,7 +32,6 @@ final class CudaSplit {
           },
           config.initTimeout(),
           () -> parent.fail(late(what, config)),
-          () -> null,
           () -> late(what, config));
     } catch (NcclException e) {
       parent.fail(e);

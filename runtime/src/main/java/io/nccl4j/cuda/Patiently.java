@@ -23,6 +23,15 @@ final class Patiently {
   private Patiently() {}
 
   /**
+   * {@link #run(String, Call, Duration, Runnable, Supplier, Supplier)} with nothing to end it
+   * early.
+   */
+  static void run(
+      String name, Call call, Duration timeout, Runnable giveUp, Supplier<NcclException> late) {
+    run(name, call, timeout, giveUp, () -> null, late);
+  }
+
+  /**
    * Returns when the call has.
    *
    * @param name of the thread
