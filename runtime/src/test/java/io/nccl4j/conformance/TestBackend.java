@@ -116,6 +116,14 @@ final class TestBackend {
     Assumptions.assumeTrue(BACKEND == Backend.HOST, reason);
   }
 
+  /**
+   * Whether a rank may launch a graph where another one calls plainly: NCCL registers buffers of
+   * graphs, unless told not to, and moves them in another way then.
+   */
+  static boolean mixesGraphsWithCalls() {
+    return BACKEND == Backend.HOST || STAND_IN || "0".equals(System.getenv("NCCL_GRAPH_REGISTER"));
+  }
+
   /** How many ranks a communicator may have here. */
   static int maxRanks() {
     if (BACKEND == Backend.HOST) {
