@@ -121,6 +121,19 @@ public interface Device {
   /** Creates a stream on this device. */
   Stream newStream();
 
+  /**
+   * Uses a stream that another library created, so that its work and this library's run in one
+   * order. Closing it waits for what was put in here and leaves the stream alone; it must live as
+   * long, and not be captured by others meanwhile.
+   *
+   * @param stream a {@code CUstream} or {@code cudaStream_t} of this device's primary context, or 0
+   *     for the legacy default stream, which cannot be captured
+   * @throws InvalidArgumentException if it is a stream of another device or context. What is no
+   *     stream at all cannot be told, and may end the process
+   * @throws InvalidUsageException on the host backend, which shares no streams
+   */
+  Stream wrapStream(long stream);
+
   /** Creates an event on this device. */
   Event newEvent();
 }

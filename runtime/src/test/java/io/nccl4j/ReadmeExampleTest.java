@@ -370,13 +370,13 @@ final class ReadmeExampleTest {
    * the fast kernels that README.md promises with that module.
    */
   private static String outcome(Process process, Path out) throws Exception {
-    boolean ended = process.waitFor(60, TimeUnit.SECONDS);
+    boolean ended = process.waitFor(120, TimeUnit.SECONDS);
     process.destroyForcibly();
     String errors =
         Files.readAllLines(errors(out)).stream()
             .filter(line -> !line.startsWith("WARNING: Using incubator modules:"))
             .collect(Collectors.joining("\n"));
-    assertTrue(ended, () -> "still running after 60 s: " + errors);
+    assertTrue(ended, () -> "still running after 120 s: " + errors);
     assertEquals(0, process.exitValue(), errors);
     assertFalse(errors.contains("WARNING") || errors.contains("Exception"), errors);
     assertFalse(errors.contains("heap arrays"), errors);

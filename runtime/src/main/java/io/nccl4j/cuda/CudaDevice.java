@@ -220,6 +220,16 @@ final class CudaDevice implements Device {
     }
   }
 
+  /** Whether it is the primary context of this device. */
+  boolean isContext(MemorySegment other) {
+    return other.equals(context);
+  }
+
+  @Override
+  public Stream wrapStream(long stream) {
+    return CudaStream.wrap(this, stream);
+  }
+
   @Override
   public Stream newStream() {
     return CudaStream.open(this);

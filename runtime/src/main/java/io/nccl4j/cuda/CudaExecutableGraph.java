@@ -112,7 +112,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
       for (; entered < communicators.size(); entered++) {
         communicators.get(entered).enterForLaunch();
       }
-      Driver.check(Cuda.cuGraphLaunch(handle, own.handle()), "cuGraphLaunch");
+      Driver.check(own.launch(handle), "cuGraphLaunch");
       for (int i = 0; i < communicators.size(); i++) {
         communicators.get(i).graphStarted();
       }

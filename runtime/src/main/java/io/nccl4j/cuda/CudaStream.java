@@ -24,6 +24,8 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntSupplier;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -37,17 +39,22 @@ import org.jspecify.annotations.Nullable;
  * the stream next would overtake it, so that everything but the next operation of a group waits for
  * launches to be done.
  *
- * <p>It owns the CUDA stream and its marks' events.
+ * <p>It owns its marks' events, and the CUDA stream unless somebody else made it.
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaStream extends Padded implements EngineStream<CudaWork> {
   /**
    * A quarter of what CUDA queues before a call waits for the device, where no deadline sees it.
    */
-  private static final int CAPACITY = 256;
+  static final int CAPACITY = 256;
 
   private static final int ENTRIES_PER_MARK = CAPACITY / 8;
   private static final int NON_BLOCKING = 1;
+
+  /** CUDA's handles of the default streams; 0 is the first of them. */
+  private static final long LEGACY = 1;
+
+  private static final long PER_THREAD = 2;
   private static final int CAPTURE_RELAXED = 2;
   private static final long SPIN_NANOS = 20_000;
   private static final long YIELD_NANOS = 200_000;
@@ -56,6 +63,8 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   private final CudaDevice device;
   private final MemorySegment handle;
+  private final boolean owned;
+  private final boolean isDefault;
   private final Marks marks;
   private final Slot[] ring = new Slot[CAPACITY];
   private final Guard guard = new Guard();
@@ -78,9 +87,11 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private volatile long failedAt = Long.MAX_VALUE;
   private volatile boolean closed;
 
-  private CudaStream(CudaDevice device, MemorySegment handle, Marks marks) {
+  private CudaStream(CudaDevice device, MemorySegment handle, boolean owned, Marks marks) {
     this.device = device;
     this.handle = handle;
+    this.owned = owned;
+    this.isDefault = handle.address() <= LEGACY;
     this.marks = marks;
     for (int i = 0; i < CAPACITY; i++) {
       ring[i] = new Slot();
@@ -88,10 +99,23 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   }
 
   static CudaStream open(CudaDevice device) {
+    return open(device, () -> newHandle(device), true);
+  }
+
+  /**
+   * A stream that somebody else made.
+   *
+   * @throws InvalidArgumentException if it is not a stream of this device
+   */
+  static CudaStream wrap(CudaDevice device, long handle) {
+    return open(device, () -> foreignHandle(device, handle), false);
+  }
+
+  private static CudaStream open(CudaDevice device, Supplier<MemorySegment> handle, boolean owned) {
     Marks marks = new Marks(device);
     CudaStream stream;
     try {
-      stream = new CudaStream(device, newHandle(device), marks);
+      stream = new CudaStream(device, handle.get(), owned, marks);
     } catch (NcclException e) {
       marks.destroyBecauseOf(e);
       throw e;
@@ -108,6 +132,49 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       Driver.check(Cuda.cuStreamCreate(out, NON_BLOCKING), "cuStreamCreate");
       return out.get(ValueLayout.ADDRESS, 0);
     }
+  }
+
+  private static MemorySegment foreignHandle(CudaDevice device, long handle) {
+    MemorySegment stream = MemorySegment.ofAddress(handle);
+    if (handle == PER_THREAD) {
+      throw new InvalidArgumentException(
+          "wrapStream: the default stream of each thread is a different one",
+          "wrap a stream that was created, or the legacy default stream (0)");
+    }
+    try (CudaDevice.Scope ignored = device.enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+      int result = handle <= LEGACY ? Driver.SUCCESS : Cuda.cuStreamGetCtx(stream, out);
+      if (result != Driver.SUCCESS) {
+        throw new InvalidArgumentException(
+                "wrapStream: 0x" + Long.toHexString(handle) + " is not a CUDA stream",
+                "pass a CUstream or cudaStream_t")
+            .causedBy(Driver.failure(result, "cuStreamGetCtx"));
+      }
+      if (handle > LEGACY && !device.isContext(out.get(ValueLayout.ADDRESS, 0))) {
+        throw new InvalidArgumentException(
+            "wrapStream: the stream is not on " + device + ", or in a context of its own",
+            "wrap it on the device whose primary context it was created in");
+      }
+    }
+    return stream;
+  }
+
+  /** Calls the driver; the default stream is that of the current context. */
+  int call(IntSupplier call) {
+    if (!isDefault) {
+      return call.getAsInt();
+    }
+    try (CudaDevice.Scope ignored = device.enter()) {
+      return call.getAsInt();
+    }
+  }
+
+  /** Launches a graph; CUDA's result. */
+  int launch(MemorySegment graph) {
+    return isDefault
+        ? call(() -> Cuda.cuGraphLaunch(graph, handle))
+        : Cuda.cuGraphLaunch(graph, handle);
   }
 
   MemorySegment handle() {
@@ -154,6 +221,11 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   @Override
   public boolean hasAppended() {
     return first != null;
+  }
+
+  @Override
+  public boolean startsTogether() {
+    return true;
   }
 
   @Override
@@ -251,7 +323,13 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   }
 
   private void mark() {
-    marks.record(handle, next);
+    if (isDefault) {
+      try (CudaDevice.Scope ignored = device.enter()) {
+        marks.record(handle, next);
+      }
+    } else {
+      marks.record(handle, next);
+    }
     marked = next;
   }
 
@@ -354,7 +432,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     own.requireOpen();
     requireUsable();
     awaitLaunches();
-    Driver.check(Cuda.cuEventRecord(own.handle(), handle), "cuEventRecord");
+    Driver.check(call(() -> Cuda.cuEventRecord(own.handle(), handle)), "cuEventRecord");
     if (capture != null) {
       own.capturedIn(capture, capture.frontier(this));
     } else {
@@ -377,7 +455,8 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       return;
     }
     from.requirePassable(other.position());
-    Driver.check(Cuda.cuStreamWaitEvent(handle, other.handle(), 0), "cuStreamWaitEvent");
+    Driver.check(
+        call(() -> Cuda.cuStreamWaitEvent(handle, other.handle(), 0)), "cuStreamWaitEvent");
     Slot slot = nextSlot();
     slot.other = from;
     slot.otherPosition = other.position();
@@ -425,6 +504,10 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
           "beginCapture: a group is open on this thread", "launch or close it first");
     }
     awaitLaunches();
+    if (isDefault) {
+      throw new InvalidUsageException(
+          "beginCapture: CUDA does not capture the default stream", "use a stream of its own");
+    }
     Driver.check(Cuda.cuStreamBeginCapture_v2(handle, CAPTURE_RELAXED), "cuStreamBeginCapture");
     capture = new CudaCapture(this);
   }
@@ -516,7 +599,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     if (!haveLaunched()) {
       return false;
     }
-    int result = Cuda.cuStreamQuery(handle);
+    int result = isDefault ? call(() -> Cuda.cuStreamQuery(handle)) : Cuda.cuStreamQuery(handle);
     if (result == Driver.NOT_READY) {
       return false;
     }
@@ -807,9 +890,11 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     if (isStuck) {
       return;
     }
-    NcclException failure;
-    try (CudaDevice.Scope ignored = device.enter()) {
-      failure = Driver.also(null, Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
+    NcclException failure = null;
+    if (owned) {
+      try (CudaDevice.Scope ignored = device.enter()) {
+        failure = Driver.also(null, Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
+      }
     }
     if (failure != null) {
       marks.destroyBecauseOf(failure);

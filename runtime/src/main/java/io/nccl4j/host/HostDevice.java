@@ -67,6 +67,12 @@ final class HostDevice implements Device {
   }
 
   @Override
+  public Stream wrapStream(long stream) {
+    throw new InvalidUsageException(
+        "the host backend has no streams of other libraries", "create one with device.newStream()");
+  }
+
+  @Override
   public Stream newStream() {
     return HostStream.open(this);
   }

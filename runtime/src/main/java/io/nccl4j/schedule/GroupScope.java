@@ -118,39 +118,53 @@ public final class GroupScope implements Group {
     }
   }
 
-  // Small methods: what a caller's lambda captures is on the stack only if all of this is inlined.
-
   private void assignAll() {
-    try {
-      appendAll();
-      publishAll();
-    } finally {
-      threadState.works.clear();
-      threadState.owners.clear();
-      threadState.streams.clear();
-    }
-  }
-
-  private void appendAll() {
     ArrayList<Work> works = threadState.works;
+    boolean together = false;
     for (int i = 0; i < works.size(); i++) {
       Work work = works.get(i);
-      EngineStream<?> stream = java.util.Objects.requireNonNull(work.stream);
       append(threadState.owners.get(i), work);
-      if (!threadState.streams.contains(stream)) {
-        threadState.streams.add(stream);
-        stream.hold();
+      together |= java.util.Objects.requireNonNull(work.stream).startsTogether();
+    }
+    if (together) {
+      // Apart, so that the rest stays small enough to be compiled into the caller's code.
+      publishTogether();
+      return;
+    }
+    for (int i = 0; i < works.size(); i++) {
+      EngineStream<?> stream = works.get(i).stream;
+      if (stream != null && stream.hasAppended()) {
+        stream.publish();
       }
     }
+    works.clear();
+    threadState.owners.clear();
   }
 
-  private void publishAll() {
+  private void publishTogether() {
     ArrayList<EngineStream<?>> streams = threadState.streams;
-    for (int i = 0; i < streams.size(); i++) {
-      streams.get(i).publish();
+    ArrayList<Work> works = threadState.works;
+    for (int i = 0; i < works.size(); i++) {
+      EngineStream<?> stream = works.get(i).stream;
+      if (stream != null && !streams.contains(stream)) {
+        streams.add(stream);
+      }
     }
-    for (int i = 0; i < streams.size(); i++) {
-      streams.get(i).start();
+    // From here the works belong to their streams, whatever happens.
+    works.clear();
+    threadState.owners.clear();
+    try {
+      for (int i = 0; i < streams.size(); i++) {
+        streams.get(i).hold();
+      }
+      for (int i = 0; i < streams.size(); i++) {
+        streams.get(i).publish();
+      }
+      for (int i = 0; i < streams.size(); i++) {
+        streams.get(i).start();
+      }
+    } finally {
+      streams.clear();
     }
   }
 

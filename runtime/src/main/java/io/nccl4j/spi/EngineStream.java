@@ -19,6 +19,11 @@ public interface EngineStream<W> extends Stream {
   /** Adds a work to the plan that is being put together. */
   void append(W work);
 
+  /** Whether the plans of a group are held back until all are published: {@link #hold()}. */
+  default boolean startsTogether() {
+    return false;
+  }
+
   /**
    * A group is about to be published into this stream and others: what {@link #publish()} makes
    * visible may be held back until {@link #start()}. Called once or more.

@@ -572,6 +572,9 @@ class BadInputTest {
         argument,
         () -> device.wrap(Arena.ofAuto().allocate(64).asReadOnly()),
         "read.only");
+    if (TestBackend.BACKEND == Backend.HOST) {
+      table.add("wrap a stream", InvalidUsageException.class, () -> device.wrapStream(0), "stream");
+    }
     table.add(
         "wrap confined",
         argument,

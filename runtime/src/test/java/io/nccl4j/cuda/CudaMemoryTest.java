@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
@@ -18,8 +19,11 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.cuda.Cuda;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
@@ -34,6 +38,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Memory of GPUs, and what holds it: buffers, graphs, captures, groups that are given up. */
+@SuppressWarnings("try") // a scope is entered, not used
 class CudaMemoryTest {
   private static final long SECOND = 1_000_000_000L;
 
@@ -236,6 +241,61 @@ class CudaMemoryTest {
     }
   }
 
+  /** A stream of another library, and the default stream, which both are left alone. */
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void streamsOfOthersAreWrapped(boolean defaultStream) {
+    CudaDevice device = (CudaDevice) CudaRig.device(0);
+    long made = defaultStream ? 0 : CudaStream.newHandle(device).address();
+    long before = standIn.live("stream");
+    try (CudaRig rig = new CudaRig(1);
+        Event event = device.newEvent()) {
+      DeviceBuffer in = rig.in.getFirst();
+      DeviceBuffer out = rig.out.getFirst();
+      in.copyFrom(new int[] {4, 5, 6});
+      try (Stream stream = device.wrapStream(made);
+          Stream second = device.newStream()) {
+        standIn.inject("ncclAllReduce", 1, StandIn.Fault.DELAY, 50);
+        rig.communicators.get(0).allReduce(in, out, 3, DataType.INT32, ReduceOp.SUM, stream);
+        stream.copy(in.slice(0, 8), out.slice(4, 8));
+        stream.record(event);
+        second.waitFor(event);
+        second.fill(out.slice(0, 12), (byte) 0);
+        second.synchronize();
+        assertTrue(stream.query());
+        int[] read = new int[3];
+        in.copyTo(read);
+        assertArrayEquals(new int[] {5, 6, 6}, read);
+        stream.waitFor(event);
+        stream.synchronize();
+        if (defaultStream) {
+          assertThrows(InvalidUsageException.class, stream::beginCapture);
+        }
+      }
+    }
+    assertEquals(before, standIn.live("stream"));
+    if (!defaultStream) {
+      try (CudaDevice.Scope ignored = device.enter()) {
+        assertEquals(0, Cuda.cuStreamDestroy_v2(MemorySegment.ofAddress(made)));
+      }
+    }
+  }
+
+  @Test
+  void streamsOfOtherDevicesAreNotWrapped() {
+    CudaDevice other = (CudaDevice) CudaRig.device(1);
+    MemorySegment made = CudaStream.newHandle(other);
+    for (long handle : new long[] {2, made.address()}) {
+      InvalidArgumentException e =
+          assertThrows(
+              InvalidArgumentException.class, () -> CudaRig.device(0).wrapStream(handle).close());
+      requireText(e, "wrapStream");
+    }
+    try (CudaDevice.Scope ignored = other.enter()) {
+      assertEquals(0, Cuda.cuStreamDestroy_v2(made));
+    }
+  }
+
   /** Copies and fills come in the order of the stream, after what is late before them. */
   @Test
   void copiesAreOrdered() {
@@ -341,7 +401,9 @@ class CudaMemoryTest {
                     graph.launch(rig.streams.getFirst());
                   }
                 }
-                assertTrue(CudaRig.eventually(() -> standIn.calls("cuGraphLaunch") >= 1024));
+                assertTrue(
+                    CudaRig.eventually(
+                        () -> standIn.calls("cuGraphLaunch") >= CudaStream.CAPACITY));
                 Thread.sleep(50);
                 rig.communicators.get(0).abort();
               });

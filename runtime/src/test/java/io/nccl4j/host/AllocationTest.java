@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 class AllocationTest {
   private static final int BLOCK = 500;
   private static final int WARM_UP_BLOCKS = 5;
-  private static final int MOST_BLOCKS = 400;
+  private static final int MOST_BLOCKS = 2000;
   private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
 
   private interface Operation {
