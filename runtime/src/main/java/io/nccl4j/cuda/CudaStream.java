@@ -48,7 +48,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
    */
   static final int CAPACITY = 256;
 
-  private static final int ENTRIES_PER_MARK = CAPACITY / 8;
+  private static final int ENTRIES_PER_MARK = CAPACITY / 2;
   private static final int NON_BLOCKING = 1;
 
   /** CUDA's handles of the default streams; 0 is the first of them. */
