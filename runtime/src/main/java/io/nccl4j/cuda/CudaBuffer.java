@@ -108,25 +108,15 @@ final class CudaBuffer implements DeviceBuffer {
   @Override
   public void copyFrom(Object array) {
     requireOpen();
-    MemorySegment source = HeapArrays.segment(array);
-    requireRoom(source);
+    MemorySegment source = HeapArrays.fitting(array, bytes);
     device.transfers().toDevice(address, source);
   }
 
   @Override
   public void copyTo(Object array) {
     requireOpen();
-    MemorySegment target = HeapArrays.segment(array);
-    requireRoom(target);
+    MemorySegment target = HeapArrays.fitting(array, bytes);
     device.transfers().toHost(target, address);
-  }
-
-  private void requireRoom(MemorySegment array) {
-    if (array.byteSize() > bytes) {
-      throw new InvalidArgumentException(
-          "the array has " + array.byteSize() + " bytes, the buffer " + bytes,
-          "use a smaller array or a larger buffer");
-    }
   }
 
   void requireOpen() {

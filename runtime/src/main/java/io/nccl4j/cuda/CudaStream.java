@@ -587,7 +587,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     requireUsable();
     refuseInCapture("query");
     boolean done = poll();
-    look();
+    if (!done) {
+      look();
+    }
     throwIfFailed();
     return done;
   }

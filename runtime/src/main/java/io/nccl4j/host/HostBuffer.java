@@ -132,25 +132,15 @@ final class HostBuffer implements DeviceBuffer {
   @Override
   public void copyFrom(Object array) {
     requireOpen();
-    MemorySegment source = HeapArrays.segment(array);
-    requireRoom(source);
+    MemorySegment source = HeapArrays.fitting(array, bytes);
     MemorySegment.copy(source, 0, segment, offset, source.byteSize());
   }
 
   @Override
   public void copyTo(Object array) {
     requireOpen();
-    MemorySegment target = HeapArrays.segment(array);
-    requireRoom(target);
+    MemorySegment target = HeapArrays.fitting(array, bytes);
     MemorySegment.copy(segment, offset, target, 0, target.byteSize());
-  }
-
-  private void requireRoom(MemorySegment array) {
-    if (array.byteSize() > bytes) {
-      throw new InvalidArgumentException(
-          "the array has " + array.byteSize() + " bytes, the buffer " + bytes,
-          "use a smaller array or a larger buffer");
-    }
   }
 
   void requireOpen() {

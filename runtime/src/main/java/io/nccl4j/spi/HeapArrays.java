@@ -9,11 +9,26 @@ public final class HeapArrays {
   private HeapArrays() {}
 
   /**
+   * A whole array as a segment, for a buffer of {@code bytes} bytes.
+   *
+   * @throws InvalidArgumentException if it is no array of numbers, or larger than the buffer
+   */
+  public static MemorySegment fitting(@Nullable Object array, long bytes) {
+    MemorySegment segment = segment(array);
+    if (segment.byteSize() > bytes) {
+      throw new InvalidArgumentException(
+          "the array has " + segment.byteSize() + " bytes, the buffer " + bytes,
+          "use a smaller array or a larger buffer");
+    }
+    return segment;
+  }
+
+  /**
    * A whole array as a segment.
    *
    * @throws InvalidArgumentException if it is no array of numbers
    */
-  public static MemorySegment segment(@Nullable Object array) {
+  private static MemorySegment segment(@Nullable Object array) {
     return switch (array) {
       case byte[] a -> MemorySegment.ofArray(a);
       case short[] a -> MemorySegment.ofArray(a);
