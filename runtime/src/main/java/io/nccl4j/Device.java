@@ -108,6 +108,13 @@ public interface Device {
   PinnedBuffer allocatePinned(long bytes);
 
   /**
+   * The memory that this process has taken on this device, in bytes, by owner: buffers of the
+   * program, communicators, and what was taken from the system but lies in no buffer. On the host
+   * backend the latter is the process's, and every device shows it. Any thread may ask.
+   */
+  MemoryReport memory();
+
+  /**
    * Binds the calling thread to the processor that serves this device best: on the host backend
    * processor {@code ordinal}, counted around those this process may use. Without it the system may
    * leave two ranks that poll on one processor. A thread keeps its binding until it ends, and hands

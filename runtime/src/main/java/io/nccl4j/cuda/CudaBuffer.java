@@ -4,7 +4,9 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.spi.HeapArrays;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -126,18 +128,25 @@ final class CudaBuffer implements DeviceBuffer {
     }
   }
 
-  /** Notes that NCCL knows of it, so that it cannot be closed. */
-  void hold() {
+  /**
+   * Notes that NCCL knows of it, so that it cannot be closed; its memory is booked on whoever
+   * registered it first.
+   */
+  void hold(MemoryBook.Account account) {
     synchronized (root) {
       requireOpen();
-      root.registrations++;
+      if (root.registrations++ == 0 && root.block != null) {
+        root.block.booking().move(account, MemoryPurpose.WINDOW);
+      }
     }
   }
 
-  /** Undoes one {@link #hold}. */
+  /** Undoes one {@link #hold}; the last one gives the memory back to the device's account. */
   void release() {
     synchronized (root) {
-      root.registrations--;
+      if (--root.registrations == 0 && root.block != null) {
+        root.block.booking().move(device.account(), MemoryPurpose.USER);
+      }
     }
   }
 

@@ -8,6 +8,9 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclMemoryStatistics;
@@ -24,6 +27,7 @@ import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -31,6 +35,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
@@ -60,6 +65,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   private final CommunicatorConfig config;
   private final Team team;
   private final CudaDevice cudaDevice;
+  private final MemoryBook.Account account;
+  private final MemoryBook.Booking fifoBooking;
   private final CudaBuffer barrierFlag;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment asyncOut = arena.allocate(ValueLayout.JAVA_INT);
@@ -124,6 +131,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       CommunicatorConfig config,
       String name,
       WorkFifo<CudaWork> fifo,
+      MemoryBook.Account account,
       CudaBuffer barrierFlag) {
     super(rank, nranks, device, fifo);
     this.cudaDevice = device;
@@ -134,6 +142,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     this.name = name;
     this.pending = "creating communicator " + name;
     this.barrierFlag = barrierFlag;
+    this.account = account;
+    this.fifoBooking =
+        account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
   }
 
   /** A rank over a handle whose initialisation has begun; usable after {@link #awaitReady}. */
@@ -146,10 +157,18 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       CommunicatorConfig config,
       String name) {
     // All that can fail, so that no half of a communicator is left.
-    CudaBuffer flag = (CudaBuffer) device.allocate(DataType.INT32.byteSize());
     WorkFifo<CudaWork> fifo = new WorkFifo<>(config.fifoBytes(), CudaWork::new);
+    MemoryBook.Account account =
+        device.book().open("communicator " + name + " rank " + rank, device);
+    CudaBuffer flag;
+    try {
+      flag = device.allocate(account, MemoryPurpose.BARRIER, DataType.INT32.byteSize());
+    } catch (NcclException e) {
+      account.close();
+      throw e;
+    }
     CudaCommunicator communicator =
-        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo, flag);
+        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo, account, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }
@@ -159,6 +178,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   }
 
   // ---- for launches
+
+  /** What this rank has taken. */
+  MemoryBook.Account account() {
+    return account;
+  }
 
   Guard guard() {
     return guard;
@@ -685,6 +709,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
         fifoWaitNanos.get());
   }
 
+  @Override
+  public MemoryReport memory() {
+    return new MemoryReport(this + " on " + cudaDevice, account.lines(), List.of());
+  }
+
   // ---- life
 
   @Override
@@ -1155,6 +1184,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       // Where it had failed, NCCL let go of them in its abort.
       registered.forEach(CudaRegistered::end);
       barrierFlag.close();
+      fifoBooking.release();
+      account.close();
     }
   }
 

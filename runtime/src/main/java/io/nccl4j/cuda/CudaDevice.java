@@ -5,9 +5,12 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -38,6 +41,8 @@ final class CudaDevice implements Device {
   private final int handle;
   private final String name;
   private final int capability;
+  private final MemoryBook book = new MemoryBook();
+  private final MemoryBook.Account account;
   private final CudaStreams streams = new CudaStreams();
   private final CudaHeap heap = new CudaHeap(this);
   private final PinnedHeap pinned = new PinnedHeap(this);
@@ -47,6 +52,7 @@ final class CudaDevice implements Device {
 
   CudaDevice(int ordinal) {
     this.ordinal = ordinal;
+    account = book.open(toString(), this);
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(NAME_BYTES);
       Driver.check(Cuda.cuDeviceGet(out, ordinal), "cuDeviceGet");
@@ -89,6 +95,16 @@ final class CudaDevice implements Device {
 
   CudaHeap heap() {
     return heap;
+  }
+
+  /** Who has taken which of its memory. */
+  MemoryBook book() {
+    return book;
+  }
+
+  /** What belongs to no communicator. */
+  MemoryBook.Account account() {
+    return account;
   }
 
   PinnedHeap pinned() {
@@ -174,7 +190,12 @@ final class CudaDevice implements Device {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
-    return CudaBuffer.allocated(this, heap.allocate(bytes), bytes);
+    return allocate(account, MemoryPurpose.USER, bytes);
+  }
+
+  /** Memory that is booked on {@code owner}. */
+  CudaBuffer allocate(MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
+    return CudaBuffer.allocated(this, heap.allocate(owner, purpose, bytes), bytes);
   }
 
   @Override
@@ -204,6 +225,11 @@ final class CudaDevice implements Device {
   public PinnedBuffer allocatePinned(long bytes) {
     requireSize(bytes);
     return new CudaPinnedBuffer(this, bytes);
+  }
+
+  @Override
+  public MemoryReport memory() {
+    return book.report(toString(), this);
   }
 
   @Override

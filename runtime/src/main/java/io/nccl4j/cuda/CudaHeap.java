@@ -1,5 +1,7 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.cuda.CUmemAccessDesc;
@@ -7,11 +9,14 @@ import io.nccl4j.bindings.cuda.CUmemAllocationProp;
 import io.nccl4j.bindings.cuda.CUmemLocation;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.memory.RangeAllocator;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Memory of one GPU: chunks of physical memory, each mapped into a range of addresses, and blocks
@@ -24,11 +29,27 @@ import java.util.List;
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaHeap {
-  /** A part of a chunk. */
-  record Block(Chunk chunk, long address, long bytes) {}
+  /** A part of a chunk, and whose it is. */
+  record Block(Chunk chunk, long address, long bytes, MemoryBook.Booking booking) {}
 
-  /** Physical memory, mapped at {@code address}. */
-  record Chunk(long address, long bytes, long handle, RangeAllocator ranges) {}
+  /** Physical memory, mapped at {@code address}; what is in no block is booked as unused. */
+  record Chunk(
+      long address, long bytes, long handle, RangeAllocator ranges, MemoryBook.Booking unused) {
+    @Nullable Block take(long size, MemoryBook.Account account, MemoryPurpose purpose) {
+      long start = ranges.allocate(size, ALIGNMENT);
+      if (start < 0) {
+        return null;
+      }
+      unused.resize(ranges.freeBytes());
+      return new Block(this, start, size, account.book(purpose, MemoryPlace.DEVICE, size));
+    }
+
+    void give(Block block) {
+      ranges.free(block.address, block.bytes);
+      block.booking.release();
+      unused.resize(ranges.freeBytes());
+    }
+  }
 
   /** Every block starts at a multiple of this, which NCCL asks of windows. */
   static final long ALIGNMENT = 4096;
@@ -48,32 +69,34 @@ final class CudaHeap {
   /**
    * Takes memory.
    *
+   * @param account whose it is
    * @throws SystemErrorException if there is not so much
    */
-  synchronized Block allocate(long bytes) {
+  synchronized Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
     if (bytes > Long.MAX_VALUE - CHUNK_BYTES) {
       throw new SystemErrorException(
           "cannot allocate " + bytes + " bytes on " + device, "allocate less");
     }
     long size = roundUp(Math.max(bytes, 1), ALIGNMENT);
     for (Chunk chunk : chunks) {
-      long address = chunk.ranges.allocate(size, ALIGNMENT);
-      if (address >= 0) {
-        return new Block(chunk, address, size);
+      Block block = chunk.take(size, account, purpose);
+      if (block != null) {
+        return block;
       }
     }
     Chunk chunk = newChunk(size);
     chunks.add(chunk);
-    return new Block(chunk, chunk.ranges.allocate(size, ALIGNMENT), size);
+    return Objects.requireNonNull(chunk.take(size, account, purpose));
   }
 
   /** Gives a block back; nothing uses it any more. */
   synchronized void free(Block block) {
     Chunk chunk = block.chunk;
-    chunk.ranges.free(block.address, block.bytes);
+    chunk.give(block);
     if (chunk.ranges.freeBytes() == chunk.bytes && chunks.size() > 1) {
       chunks.remove(chunk);
       try (CudaDevice.Scope ignored = device.enter()) {
+        chunk.unused.release();
         unmap(chunk);
       }
     }
@@ -116,7 +139,10 @@ final class CudaHeap {
         Driver.check(Cuda.cuMemMap(address, bytes, 0, handle, 0), "cuMemMap");
         mapped = true;
         grantAccess(address, bytes, arena);
-        return new Chunk(address, bytes, handle, new RangeAllocator(address, address + bytes));
+        MemoryBook.Booking unused =
+            device.account().book(MemoryPurpose.UNUSED, MemoryPlace.DEVICE, bytes);
+        RangeAllocator ranges = new RangeAllocator(address, address + bytes);
+        return new Chunk(address, bytes, handle, ranges, unused);
       } catch (NcclException e) {
         undo(e, mapped ? Cuda.cuMemUnmap(address, bytes) : Driver.SUCCESS, "cuMemUnmap");
         undo(

@@ -1,6 +1,7 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.PinnedBuffer;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -13,7 +14,7 @@ final class CudaPinnedBuffer implements PinnedBuffer {
 
   CudaPinnedBuffer(CudaDevice device, long bytes) {
     this.device = device;
-    this.block = device.pinned().allocate(bytes);
+    this.block = device.pinned().allocate(MemoryPurpose.USER, bytes);
   }
 
   @Override

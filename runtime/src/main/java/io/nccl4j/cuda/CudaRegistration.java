@@ -13,7 +13,7 @@ final class CudaRegistration extends CudaRegistered implements NcclCommunicator.
 
   static CudaRegistration create(CudaCommunicator communicator, CudaBuffer buffer) {
     MemorySegment out = communicator.out();
-    buffer.hold();
+    buffer.hold(communicator.account());
     try {
       CudaCalls.run(
           communicator,

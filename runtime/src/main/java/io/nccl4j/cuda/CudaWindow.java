@@ -22,7 +22,7 @@ final class CudaWindow extends CudaRegistered implements NcclCommunicator.Window
       CudaCommunicator communicator, CudaBuffer buffer, boolean symmetric, boolean strict) {
     int flags = (symmetric ? SYMMETRIC : 0) | (strict ? STRICT_ORDERING : 0);
     MemorySegment out = communicator.out();
-    buffer.hold();
+    buffer.hold(communicator.account());
     try {
       CudaCalls.run(
           communicator,

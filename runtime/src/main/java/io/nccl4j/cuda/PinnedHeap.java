@@ -1,9 +1,12 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.memory.RangeAllocator;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -17,10 +20,10 @@ import java.util.List;
 @SuppressWarnings("try") // a scope is entered, not used
 final class PinnedHeap {
   /** A part of a chunk. */
-  record Block(MemorySegment segment, Chunk chunk, long size) {}
+  record Block(MemorySegment segment, Chunk chunk, long size, MemoryBook.Booking booking) {}
 
   /** Memory that CUDA locked, divided by address. */
-  record Chunk(long address, RangeAllocator ranges) {}
+  record Chunk(long address, RangeAllocator ranges, MemoryBook.Booking unused) {}
 
   private static final long ALIGNMENT = 256;
   private static final long CHUNK_BYTES = 4L << 20;
@@ -33,25 +36,30 @@ final class PinnedHeap {
     this.device = device;
   }
 
-  synchronized Block allocate(long bytes) {
+  synchronized Block allocate(MemoryPurpose purpose, long bytes) {
     long size = (Math.max(bytes, 1) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     for (Chunk chunk : chunks) {
       long address = chunk.ranges.allocate(size, ALIGNMENT);
       if (address >= 0) {
-        return block(chunk, address, bytes, size);
+        return block(chunk, address, bytes, size, purpose);
       }
     }
     Chunk chunk = newChunk(Math.max(size, CHUNK_BYTES));
     chunks.add(chunk);
-    return block(chunk, chunk.ranges.allocate(size, ALIGNMENT), bytes, size);
+    return block(chunk, chunk.ranges.allocate(size, ALIGNMENT), bytes, size, purpose);
   }
 
   synchronized void free(Block block) {
-    block.chunk.ranges.free(block.segment.address(), block.size);
+    Chunk chunk = block.chunk;
+    chunk.ranges.free(block.segment.address(), block.size);
+    block.booking.release();
+    chunk.unused.resize(chunk.ranges.freeBytes());
   }
 
-  private static Block block(Chunk chunk, long address, long bytes, long size) {
-    return new Block(MemoryAccess.ofAddress(address, bytes), chunk, size);
+  private Block block(Chunk chunk, long address, long bytes, long size, MemoryPurpose purpose) {
+    chunk.unused.resize(chunk.ranges.freeBytes());
+    MemoryBook.Booking booking = device.account().book(purpose, MemoryPlace.PINNED, size);
+    return new Block(MemoryAccess.ofAddress(address, bytes), chunk, size, booking);
   }
 
   private Chunk newChunk(long bytes) {
@@ -66,7 +74,9 @@ final class PinnedHeap {
       }
       Driver.check(result, "cuMemHostAlloc");
       long address = out.get(ValueLayout.ADDRESS, 0).address();
-      return new Chunk(address, new RangeAllocator(address, address + bytes));
+      RangeAllocator ranges = new RangeAllocator(address, address + bytes);
+      return new Chunk(
+          address, ranges, device.account().book(MemoryPurpose.UNUSED, MemoryPlace.PINNED, bytes));
     }
   }
 }

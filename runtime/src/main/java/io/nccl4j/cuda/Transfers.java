@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.MemorySegment;
@@ -21,7 +22,7 @@ final class Transfers {
 
   Transfers(CudaDevice device) {
     this.device = device;
-    PinnedHeap.Block block = device.pinned().allocate(BYTES);
+    PinnedHeap.Block block = device.pinned().allocate(MemoryPurpose.COPY, BYTES);
     try {
       this.stream = CudaStream.newHandle(device);
     } catch (NcclException e) {

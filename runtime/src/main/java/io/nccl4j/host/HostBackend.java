@@ -7,6 +7,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.Joiner;
@@ -68,7 +69,7 @@ public final class HostBackend implements BackendRuntime {
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     int nranks = requested.size();
     checkRanks(nranks);
-    long handle = newControlBlock(nranks);
+    long handle = newControlBlock((HostDevice) requested.getFirst(), nranks);
     HostHeap.Block block = published(handle);
     ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
     UUID[] processes = {HostProcess.self().id()};
@@ -98,7 +99,7 @@ public final class HostBackend implements BackendRuntime {
     }
     HostProcess self = HostProcess.self();
     long start = System.nanoTime();
-    long handle = rank == 0 ? newControlBlock(nranks) : -1;
+    long handle = rank == 0 ? newControlBlock((HostDevice) device, nranks) : -1;
     Joiner joiner =
         new Joiner(
             rank,
@@ -204,10 +205,15 @@ public final class HostBackend implements BackendRuntime {
     return start + Math.min(timeout.toNanos(), Long.MAX_VALUE / 2);
   }
 
-  /** Allocates and formats a control block in this process's heap, and publishes it. */
-  static long newControlBlock(int nranks) {
+  /**
+   * Allocates and formats a control block in this process's heap, and publishes it.
+   *
+   * @param device has it until there is a communicator
+   */
+  static long newControlBlock(HostDevice device, int nranks) {
     HostProcess self = HostProcess.self();
-    HostHeap.Block block = self.heap().allocate(ControlBlock.bytes(nranks));
+    HostHeap.Block block =
+        self.heap().allocate(device.account(), MemoryPurpose.CONTROL, ControlBlock.bytes(nranks));
     ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
     UUID id = UUID.randomUUID();
     control.format(id.getMostSignificantBits(), id.getLeastSignificantBits());

@@ -8,6 +8,9 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
 import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
 import io.nccl4j.schedule.GroupScope;
@@ -17,9 +20,11 @@ import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -53,6 +58,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   private final Explanation explanation;
   private final Health health;
   private final Placement placement;
+  private final MemoryBook.Account account;
+  private final MemoryBook.Booking fifoBooking;
   private final HostHeap.@Nullable Block staging;
   private final MemorySegment[] heapOf;
   private final long[] stagingOf;
@@ -88,18 +95,32 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     this.explanation = new Explanation(this, ledger, part);
     this.health = new Health(this, part, explanation, config.operationTimeout().toNanos());
     int nranks = part.nranks();
+    account = HostProcess.self().book().open("communicator " + name + " rank " + rank, device);
+    fifoBooking =
+        account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
     placement = new Placement(control, rank, nranks);
     heapOf = new MemorySegment[nranks];
     stagingOf = new long[nranks];
     sendSeq = new long[nranks + LONGS];
     recvSeq = new long[nranks + LONGS];
-    staging =
-        spansProcesses ? HostProcess.self().heap().allocate(CollectiveEngine.STAGING_BYTES) : null;
+    staging = spansProcesses ? newStaging() : null;
     if (staging != null) {
       control.setPlain(control.staging(rank), staging.offset());
     }
     collectives = new CollectiveEngine(this, control);
     lanes = new LaneEngine(this, control);
+  }
+
+  private HostHeap.Block newStaging() {
+    try {
+      return HostProcess.self()
+          .heap()
+          .allocate(account, MemoryPurpose.STAGING, CollectiveEngine.STAGING_BYTES);
+    } catch (NcclException e) {
+      fifoBooking.release();
+      account.close();
+      throw e;
+    }
   }
 
   /** A rank that the others can see; it is usable after {@link #awaitAll}. */
@@ -132,6 +153,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   // ---- for the engines
+
+  /** What this rank has taken. */
+  MemoryBook.Account account() {
+    return account;
+  }
 
   CollectiveEngine collectives() {
     return collectives;
@@ -432,6 +458,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         fifoWaitNanos.get());
   }
 
+  @Override
+  public MemoryReport memory() {
+    return new MemoryReport(this + " on " + device(), account.lines(), List.of());
+  }
+
   private long sum(long[] lanes) {
     long sum = 0;
     for (int k = 0; k < nranks(); k++) {
@@ -560,6 +591,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       part.group().failed(this);
     }
     part.leave();
+    fifoBooking.release();
+    account.close();
   }
 
   private void finishOwnWork() {

@@ -6,8 +6,11 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
+import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
@@ -15,9 +18,18 @@ import org.jspecify.annotations.Nullable;
 /** One of the virtual devices of this machine. There is one object per ordinal. */
 final class HostDevice implements Device {
   private final int ordinal;
+  private MemoryBook.@Nullable Account account;
 
   HostDevice(int ordinal) {
     this.ordinal = ordinal;
+  }
+
+  /** What belongs to no communicator. */
+  synchronized MemoryBook.Account account() {
+    if (account == null) {
+      account = HostProcess.self().book().open(toString(), this);
+    }
+    return account;
   }
 
   @Override
@@ -39,7 +51,8 @@ final class HostDevice implements Device {
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
     HostHeap heap = HostProcess.self().heap();
-    return new HostBuffer(this, heap.allocate(bytes), heap.isShareable());
+    return new HostBuffer(
+        this, heap.allocate(account(), MemoryPurpose.USER, bytes), heap.isShareable());
   }
 
   @Override
@@ -58,7 +71,12 @@ final class HostDevice implements Device {
   @Override
   public PinnedBuffer allocatePinned(long bytes) {
     requireSize(bytes);
-    return new HostPinnedBuffer(bytes);
+    return new HostPinnedBuffer(account(), bytes);
+  }
+
+  @Override
+  public MemoryReport memory() {
+    return HostProcess.self().book().report(toString(), this);
   }
 
   @Override

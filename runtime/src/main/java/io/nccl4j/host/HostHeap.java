@@ -1,11 +1,14 @@
 package io.nccl4j.host;
 
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
 import io.nccl4j.memory.RangeAllocator;
+import io.nccl4j.spi.MemoryBook;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -42,6 +45,8 @@ final class HostHeap {
   private final @Nullable RangeAllocator ranges;
   private final int[] blocksInGranule;
   private final List<Deferred> deferred = new ArrayList<>();
+  private final MemoryBook.Booking unused;
+  private long committedBytes;
   private long allocatedBytes;
 
   /**
@@ -52,13 +57,20 @@ final class HostHeap {
    *     use
    * @param reserved bytes taken from the heap, at least {@code bytes}
    * @param arena closes a block that has memory of its own; null for a shared heap
+   * @param booking whose it is
    */
   record Block(
-      MemorySegment segment, long offset, long bytes, long reserved, @Nullable Arena arena) {}
+      MemorySegment segment,
+      long offset,
+      long bytes,
+      long reserved,
+      @Nullable Arena arena,
+      MemoryBook.Booking booking) {}
 
   private record Deferred(Runnable action, BooleanSupplier safe) {}
 
-  private HostHeap(int fd, long size, @Nullable MemorySegment mapping) {
+  private HostHeap(int fd, long size, @Nullable MemorySegment mapping, MemoryBook.Account process) {
+    this.unused = process.book(MemoryPurpose.UNUSED, MemoryPlace.SHARED, 0);
     this.fd = fd;
     this.size = size;
     this.mapping = mapping;
@@ -71,18 +83,22 @@ final class HostHeap {
     this.ranges = mapping == null ? null : new RangeAllocator(start, size);
   }
 
-  /** The heap of this process: shareable where libc can be called, otherwise for threads only. */
-  static HostHeap create() {
+  /**
+   * The heap of this process: shareable where libc can be called, otherwise for threads only.
+   *
+   * @param process has what is taken from the system and in no block
+   */
+  static HostHeap create(MemoryBook.Account process) {
     if (!Libc.isAvailable()) {
       LOG.debug("ranks of other processes cannot be reached: {}", Libc.unavailableReason());
-      return new HostHeap(-1, 0, null);
+      return new HostHeap(-1, 0, null, process);
     }
     long size = shareableBytes();
     int fd = Memory.memfdCreate("nccl4j-heap", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
     try {
       Memory.ftruncate(fd, size);
       Memory.addSeals(fd, Memory.F_SEAL_SHRINK | Memory.F_SEAL_GROW | Memory.F_SEAL_SEAL);
-      return new HostHeap(fd, size, map(fd, size));
+      return new HostHeap(fd, size, map(fd, size), process);
     } catch (LibcException e) {
       Descriptors.close(fd);
       throw new SystemErrorException(
@@ -153,10 +169,10 @@ final class HostHeap {
    *
    * @throws SystemErrorException if the memory is not there
    */
-  synchronized Block allocate(long bytes) {
+  synchronized Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
     sweep();
     if (ranges == null || mapping == null) {
-      return allocateArena(bytes);
+      return allocateArena(account, purpose, bytes);
     }
     // A granule between large blocks breaks up power-of-two distances, see the constructor.
     long reserved =
@@ -183,15 +199,18 @@ final class HostHeap {
           .causedBy(e);
     }
     allocatedBytes += bytes;
-    return new Block(mapping, offset, bytes, reserved, null);
+    unused.resize(committedBytes - allocatedBytes);
+    MemoryBook.Booking booking = account.book(purpose, MemoryPlace.SHARED, bytes);
+    return new Block(mapping, offset, bytes, reserved, null, booking);
   }
 
-  private Block allocateArena(long bytes) {
+  private Block allocateArena(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
     Arena arena = Arena.ofShared();
     try {
-      Block block = new Block(arena.allocate(bytes, PAGE), 0, bytes, bytes, arena);
+      MemorySegment segment = arena.allocate(bytes, PAGE);
       allocatedBytes += bytes;
-      return block;
+      MemoryBook.Booking booking = account.book(purpose, MemoryPlace.NATIVE, bytes);
+      return new Block(segment, 0, bytes, bytes, arena, booking);
     } catch (OutOfMemoryError e) {
       arena.close();
       throw new SystemErrorException(
@@ -205,6 +224,7 @@ final class HostHeap {
     long last = (offset + Math.max(bytes, 1) - 1) / GRANULE;
     for (long g = first; g <= last; g++) {
       if (blocksInGranule[(int) g]++ == 0) {
+        committedBytes += GRANULE;
         try {
           Memory.fallocate(fd, 0, g * GRANULE, GRANULE);
         } catch (LibcException e) {
@@ -231,6 +251,7 @@ final class HostHeap {
       if (--blocksInGranule[(int) g] == 0) {
         Memory.fallocate(
             fd, Memory.FALLOC_FL_PUNCH_HOLE | Memory.FALLOC_FL_KEEP_SIZE, g * GRANULE, GRANULE);
+        committedBytes -= GRANULE;
       }
     }
   }
@@ -258,11 +279,13 @@ final class HostHeap {
 
   private void release(Block block) {
     allocatedBytes -= block.bytes;
+    block.booking.release();
     if (block.arena != null) {
       block.arena.close();
     } else if (ranges != null) {
       uncommit(block.offset / GRANULE, (block.offset + Math.max(block.bytes, 1) - 1) / GRANULE);
       ranges.free(block.offset, block.reserved);
+      unused.resize(committedBytes - allocatedBytes);
     }
   }
 

@@ -1,8 +1,11 @@
 package io.nccl4j.host;
 
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -13,8 +16,9 @@ import java.lang.foreign.MemorySegment;
 final class HostPinnedBuffer implements PinnedBuffer {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment segment;
+  private final MemoryBook.Booking booking;
 
-  HostPinnedBuffer(long bytes) {
+  HostPinnedBuffer(MemoryBook.Account account, long bytes) {
     try {
       segment = arena.allocate(bytes, 64);
     } catch (OutOfMemoryError e) {
@@ -24,6 +28,7 @@ final class HostPinnedBuffer implements PinnedBuffer {
               "free memory")
           .causedBy(e);
     }
+    booking = account.book(MemoryPurpose.USER, MemoryPlace.NATIVE, bytes);
   }
 
   @Override
@@ -52,5 +57,6 @@ final class HostPinnedBuffer implements PinnedBuffer {
           "synchronize the stream before closing the buffer");
     }
     arena.close();
+    booking.release();
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j.host;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -38,7 +39,8 @@ final class HostProcess {
   }
 
   private final UUID id = UUID.randomUUID();
-  private final HostHeap heap = HostHeap.create();
+  private final MemoryBook book = new MemoryBook();
+  private final HostHeap heap = HostHeap.create(book.open("this process", null));
   private final Map<UUID, PeerHeap> peers = new HashMap<>();
   private final Map<Long, HostHeap.Block> blocks = new ConcurrentHashMap<>();
   private final AtomicLong handles = new AtomicLong();
@@ -59,6 +61,11 @@ final class HostProcess {
 
   HostHeap heap() {
     return heap;
+  }
+
+  /** Who has taken which memory. */
+  MemoryBook book() {
+    return book;
   }
 
   /** Maps a peer's heap, or counts one more user of it. */

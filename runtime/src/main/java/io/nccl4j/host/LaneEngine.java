@@ -1,5 +1,6 @@
 package io.nccl4j.host;
 
+import io.nccl4j.MemoryPurpose;
 import io.nccl4j.host.kernel.Copies;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Padded;
@@ -133,7 +134,10 @@ final class LaneEngine extends Padded {
   private HostHeap.Block bounce(int peer) {
     HostHeap.Block block = bounce[peer];
     if (block == null) {
-      block = HostProcess.self().heap().allocate(2 * CHUNK);
+      block =
+          HostProcess.self()
+              .heap()
+              .allocate(communicator.account(), MemoryPurpose.MESSAGE, 2 * CHUNK);
       bounce[peer] = block;
     }
     return block;

@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.MemoryPurpose;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
@@ -91,8 +92,12 @@ final class LocalPart {
     return ranks[rank];
   }
 
+  /** Rank 0 made the control block, and has it from now on. */
   void set(int rank, HostCommunicator communicator) {
     ranks[rank] = communicator;
+    if (rank == 0 && block != null) {
+      block.booking().move(communicator.account(), MemoryPurpose.CONTROL);
+    }
   }
 
   /** One rank less; the last one frees the control block once every rank has left. */

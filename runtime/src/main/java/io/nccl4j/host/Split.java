@@ -30,7 +30,8 @@ final class Split {
       return null;
     }
     boolean leads = members[0] == parent.rank();
-    long handle = leads ? HostBackend.newControlBlock(members.length) : -1;
+    long handle =
+        leads ? HostBackend.newControlBlock((HostDevice) parent.device(), members.length) : -1;
     long found = parent.exchange(handle)[members[0]];
     int leaderProcess = parent.part().processOf(members[0]);
     boolean leaderIsHere = parent.local(members[0]) != null;

@@ -17,6 +17,10 @@ import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
+import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.ReduceOp;
@@ -83,6 +87,53 @@ class CudaMemoryTest {
       assertEquals(64 << 20, buffer.byteSize());
     }
     assertEquals(before, standIn.live());
+  }
+
+  /** All that the stand-in has given out is booked, but for what NCCL took. */
+  @Test
+  void everyByteIsBooked() {
+    Device device = CudaRig.device(3);
+    long before = device.memory().bytes(MemoryPlace.DEVICE);
+    long given = standIn.live("memory");
+    try (DeviceBuffer small = device.allocate(5000);
+        DeviceBuffer large = device.allocate(40 << 20);
+        PinnedBuffer pinned = device.allocatePinned(100)) {
+      MemoryReport report = device.memory();
+      assertEquals(
+          standIn.live("memory") - given,
+          report.bytes(MemoryPlace.DEVICE) - before,
+          report::toString);
+      // Blocks are multiples of 4096 bytes, page-locked ones of 256.
+      assertEquals(8192 + (40 << 20) + 256, report.bytes(MemoryPurpose.USER), report::toString);
+      assertEquals(
+          5000 + (40 << 20) + 100, small.byteSize() + large.byteSize() + pinned.byteSize());
+    }
+    assertEquals(0, device.memory().bytes(MemoryPurpose.USER));
+    assertEquals(before, device.memory().bytes(MemoryPlace.DEVICE));
+  }
+
+  /** A registered buffer is its communicator's until the last registration ends. */
+  @Test
+  void registeredBuffersAreBookedOnTheirCommunicator() {
+    try (CudaRig rig = new CudaRig(2)) {
+      Communicator own = rig.communicators.get(0);
+      Device device = own.device();
+      long user = device.memory().bytes(MemoryPurpose.USER);
+      DeviceBuffer buffer = rig.in.getFirst();
+      assertEquals(4096, own.memory().bytes(MemoryPurpose.BARRIER));
+      assertEquals(own.config().fifoBytes(), own.memory().bytes(MemoryPurpose.FIFO));
+      assertEquals(0, own.memory().bytes(MemoryPurpose.WINDOW));
+      NcclCommunicator nccl = NcclCommunicator.of(own);
+      try (NcclCommunicator.Registration first = nccl.register(buffer);
+          NcclCommunicator.Registration second = nccl.register(buffer.slice(0, 64))) {
+        assertTrue(first.isActive() && second.isActive());
+        assertEquals(4096, own.memory().bytes(MemoryPurpose.WINDOW));
+        assertEquals(user - 4096, device.memory().bytes(MemoryPurpose.USER));
+      }
+      assertEquals(0, own.memory().bytes(MemoryPurpose.WINDOW));
+      assertEquals(user, device.memory().bytes(MemoryPurpose.USER));
+    }
+    assertEquals(0, CudaRig.device(0).memory().bytes(MemoryPurpose.BARRIER));
   }
 
   /** A failure and a failure while it is undone: the message is the first one's. */

@@ -1,0 +1,119 @@
+package io.nccl4j.host;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
+import io.nccl4j.PinnedBuffer;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bootstrap.ChildJvm;
+import java.util.List;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Each byte of the host backend is on somebody's account, as long as it is taken. */
+class HostMemoryTest {
+  private static final int ORDINAL = 900;
+
+  private static HostHeap heap() {
+    return HostProcess.self().heap();
+  }
+
+  /** All that is taken from the system for the heap, by whomever. */
+  private static void requireAllIsBooked() {
+    long inBlocks = heap().allocatedBytes();
+    MemoryReport report = HostProcess.self().book().report("all", heap());
+    long unused = report.bytes(MemoryPurpose.UNUSED);
+    assertTrue(unused >= 0, report::toString);
+    assertEquals(Descriptors.fstat(heap().fd()).allocatedBytes(), inBlocks + unused);
+  }
+
+  @Test
+  void buffersAreOnTheirDevice() {
+    Device device = Device.get(Backend.HOST, ORDINAL);
+    try (DeviceBuffer small = device.allocate(100);
+        DeviceBuffer large = device.allocate((5 << 20) + 1);
+        PinnedBuffer pinned = device.allocatePinned(64)) {
+      MemoryReport report = device.memory();
+      long expected = small.byteSize() + large.byteSize() + pinned.byteSize();
+      assertEquals(expected, report.bytes(MemoryPurpose.USER), report::toString);
+      assertEquals(64, report.bytes(MemoryPlace.NATIVE));
+      assertTrue(report.toString().startsWith("memory of host device 900\n"));
+      requireAllIsBooked();
+    }
+    MemoryReport after = device.memory();
+    assertEquals(0, after.bytes(MemoryPurpose.USER));
+    assertTrue(
+        after.lines().stream()
+            .anyMatch(line -> line.owner().equals("host device 900") && line.peakBytes() > 5 << 20),
+        after::toString);
+    requireAllIsBooked();
+  }
+
+  @Test
+  void communicatorsOfThreads() {
+    int nranks = 3;
+    MemoryReport first;
+    try (HostRanks ranks = new HostRanks(nranks, 64)) {
+      first = ranks.get(0).memory();
+      assertEquals(ControlBlock.bytes(nranks), first.bytes(MemoryPurpose.CONTROL));
+      assertEquals(ControlBlock.bytes(nranks), first.bytes(MemoryPlace.SHARED));
+      for (int rank = 0; rank < nranks; rank++) {
+        MemoryReport report = ranks.get(rank).memory();
+        assertEquals(
+            ranks.get(rank).config().fifoBytes(), report.bytes(MemoryPlace.HEAP), report::toString);
+        assertEquals(0, report.bytes(MemoryPurpose.STAGING));
+      }
+      assertEquals(0, ranks.get(1).memory().bytes(MemoryPurpose.CONTROL));
+      MemoryReport device = ranks.get(0).device().memory();
+      assertTrue(device.lines().containsAll(first.lines()), device::toString);
+      requireAllIsBooked();
+    }
+    MemoryReport after = HostProcess.self().book().report("all", Device.get(Backend.HOST, 0));
+    assertEquals(0, after.bytes(MemoryPurpose.CONTROL), after::toString);
+    assertEquals(0, after.bytes(MemoryPurpose.FIFO), after::toString);
+  }
+
+  @Test
+  void splitCommunicators() throws Exception {
+    try (HostRanks ranks = new HostRanks(2, 64)) {
+      ranks.run(
+          rank -> {
+            try (Communicator child = ranks.get(rank).split(0, rank)) {
+              assertEquals(
+                  rank == 0 ? ControlBlock.bytes(2) : 0,
+                  child.memory().bytes(MemoryPurpose.CONTROL));
+            }
+          });
+    }
+    requireAllIsBooked();
+  }
+
+  /** Ranks of several processes have a staging area each. */
+  @Tag("process")
+  @Timeout(60)
+  @Test
+  void communicatorsOfProcesses() throws Exception {
+    UniqueId id = UniqueId.create(Backend.HOST);
+    try (ChildJvm child = ChildJvm.start(RankMain.class)) {
+      child.tell("join " + id + " 2 1");
+      try (Communicator own =
+          Communicator.initRank(
+              Device.get(Backend.HOST, 0), 2, id, 0, HostRanks.patient().build())) {
+        MemoryReport report = own.memory();
+        assertEquals(
+            CollectiveEngine.STAGING_BYTES, report.bytes(MemoryPurpose.STAGING), report::toString);
+        assertEquals(List.of(), report.comparisons());
+        requireAllIsBooked();
+      }
+    }
+  }
+}
