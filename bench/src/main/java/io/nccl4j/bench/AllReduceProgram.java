@@ -8,10 +8,10 @@ import io.nccl4j.Stream;
 import java.util.List;
 
 /** {@code all_reduce_perf}: every rank gets the reduction of all ranks' data. */
-public final class AllReduceProgram extends Program {
+public final class AllReduceProgram extends SingleCall {
   /** The program. */
   public AllReduceProgram() {
-    super("allreduce", "all_reduce_perf");
+    super("allreduce", "all_reduce_perf", "every rank gets the reduction of all ranks' elements");
   }
 
   @Override
@@ -35,11 +35,6 @@ public final class AllReduceProgram extends Program {
       int root,
       Stream stream) {
     communicator.allReduce(send, recv, count, type, op, stream);
-  }
-
-  @Override
-  public double algorithmBytes(Shape shape, int elementBytes, int nranks) {
-    return (double) shape.count() * elementBytes;
   }
 
   @Override

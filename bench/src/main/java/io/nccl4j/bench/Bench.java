@@ -61,6 +61,7 @@ public final class Bench {
       Clock clock,
       boolean compile) {
     placement.check(options);
+    program.check(options, placement.nranks());
     this.program = program;
     this.options = options;
     this.placement = placement;

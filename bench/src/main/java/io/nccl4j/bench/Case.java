@@ -51,4 +51,12 @@ record Case(Program program, DataType type, ReduceOp.Kind op, int root, int nran
     double bytes = program.algorithmBytes(shape, type.byteSize(), nranks);
     return bytes == 0 ? 0 : bytes / 1e9 / seconds;
   }
+
+  /**
+   * GB/s per link, if nothing but the links were in the way. With one rank nothing crosses a link:
+   * it is what the device moves in its own memory.
+   */
+  double busBandwidth(double algorithmBandwidth) {
+    return nranks == 1 ? algorithmBandwidth : algorithmBandwidth * program.busFactor(nranks);
+  }
 }

@@ -7,8 +7,6 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Objects;
-import org.jspecify.annotations.Nullable;
 
 /**
  * One rank of this process: its communicator, stream and buffers, and the slices of the case at
@@ -26,8 +24,7 @@ final class LocalRank implements AutoCloseable {
   private final DeviceBuffer recvBuffer;
   private DeviceBuffer[] sends = {};
   private DeviceBuffer[] recvs = {};
-  private ReduceOp op = ReduceOp.SUM;
-  private @Nullable Case current;
+  private Operation[] operations = {};
 
   /**
    * A rank that owns its communicator from now on.
@@ -92,13 +89,13 @@ final class LocalRank implements AutoCloseable {
    * @param iterations at most so many different slices are of use
    */
   void prepare(Case next, boolean inPlace, int iterations) {
-    current = next;
-    op = TestData.reduceOp(next.op(), rank());
+    ReduceOp op = TestData.reduceOp(next.op(), rank());
     long size = next.size();
     long positions = size == 0 ? 1 : Math.max(1, sendBuffer.byteSize() / size);
     int slices = (int) Math.min(positions, iterations);
     sends = new DeviceBuffer[slices];
     recvs = new DeviceBuffer[slices];
+    operations = new Operation[slices];
     for (int i = 0; i < slices; i++) {
       long shift = size * i;
       if (inPlace) {
@@ -108,6 +105,7 @@ final class LocalRank implements AutoCloseable {
         sends[i] = sendBuffer.slice(shift, next.sendBytes());
         recvs[i] = recvBuffer.slice(shift, next.recvBytes());
       }
+      operations[i] = next.program().prepare(communicator, sends[i], recvs[i], next, op, stream);
     }
   }
 
@@ -126,19 +124,9 @@ final class LocalRank implements AutoCloseable {
     return recvs[position];
   }
 
-  /** Issues one operation of the case at hand. */
-  void launch(int position) {
-    Case now = Objects.requireNonNull(current, "prepare() first");
-    now.program()
-        .launch(
-            communicator,
-            sends[position],
-            recvs[position],
-            now.shape().count(),
-            now.type(),
-            op,
-            now.root(),
-            stream);
+  /** Issues a stage of one operation of the case at hand. */
+  void launch(int position, int stage) {
+    operations[position].issue(stage);
   }
 
   @Override

@@ -1,30 +1,75 @@
 package io.nccl4j.bench;
 
 import io.nccl4j.Communicator;
-import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.io.PrintStream;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 
 /**
  * One of nccl-tests' programs: what a size means, how one operation is issued, what goes in and
  * must come out, and how bandwidth is counted. Stateless; shared by all threads.
  */
 public abstract class Program {
+  private static final int UNTOUCHED_SEED = 77;
+
   private final String command;
   private final String testsName;
+  private final String summary;
 
   /**
    * A program.
    *
    * @param command name of the subcommand, for example {@code allreduce}
    * @param testsName nccl-tests' name, for example {@code all_reduce_perf}
+   * @param summary what the operation does, for example {@code every rank gets …}
    */
-  Program(String command, String testsName) {
+  Program(String command, String testsName, String summary) {
     this.command = command;
     this.testsName = testsName;
+    this.summary = summary;
   }
+
+  /** All programs of nccl-tests, in the order of their usual lists. */
+  public static List<Program> all() {
+    return List.of(
+        new AllReduceProgram(),
+        new AllGatherProgram(),
+        new ReduceScatterProgram(),
+        new BroadcastProgram(),
+        new ReduceProgram(),
+        new AllToAllProgram(),
+        new AllToAllVProgram(),
+        new GatherProgram(),
+        new ScatterProgram(),
+        new SendRecvProgram(),
+        new HyperCubeProgram());
+  }
+
+  /**
+   * The program as the environment wants it; most have no variables.
+   *
+   * @throws io.nccl4j.InvalidArgumentException if a variable cannot be understood
+   */
+  public Program with(Map<String, String> environment) {
+    return this;
+  }
+
+  /** What the environment asks to be printed besides the table, by the process with rank 0. */
+  public Optional<RunListener> details(PrintStream out) {
+    return Optional.empty();
+  }
+
+  /**
+   * Checks that the program can run so.
+   *
+   * @param nranks ranks of the run in all processes
+   * @throws io.nccl4j.InvalidArgumentException if not
+   */
+  public void check(Options options, int nranks) {}
 
   /** Name of the subcommand, for example {@code allreduce}. */
   public final String command() {
@@ -34,6 +79,11 @@ public abstract class Program {
   /** Name of nccl-tests' program, for example {@code all_reduce_perf}. */
   public final String testsName() {
     return testsName;
+  }
+
+  /** What the operation does, in a few words without a full stop. */
+  public final String summary() {
+    return summary;
   }
 
   /** Whether the operation reduces; if not, the redop column says {@code none}. */
@@ -57,21 +107,26 @@ public abstract class Program {
    */
   public abstract Shape shape(long elements, int elementBytes, int nranks);
 
-  /** Issues one operation on one rank. */
-  public abstract void launch(
+  /** In how many steps, each a group of its own, an operation is issued. */
+  public int stages(int nranks) {
+    return 1;
+  }
+
+  /** Makes one operation on one rank ready. */
+  abstract Operation prepare(
       Communicator communicator,
       DeviceBuffer send,
       DeviceBuffer recv,
-      long count,
-      DataType type,
+      Case size,
       ReduceOp op,
-      int root,
       Stream stream);
 
   /** The bytes that algbw counts. */
-  public abstract double algorithmBytes(Shape shape, int elementBytes, int nranks);
+  public double algorithmBytes(Shape shape, int elementBytes, int nranks) {
+    return (double) Math.max(shape.sendCount(), shape.recvCount()) * elementBytes;
+  }
 
-  /** What algbw is multiplied with to give busbw. */
+  /** What algbw is multiplied with to give busbw, for at least two ranks. */
   public abstract double busFactor(int nranks);
 
   /** What a rank's send buffer holds. */
@@ -79,6 +134,16 @@ public abstract class Program {
 
   /** What a rank's receive buffer must hold afterwards; what is not listed is not checked. */
   abstract List<Block> expected(Case size, TestData data, int rank, long seed);
+
+  /** {@link #expected} where the data sent lies in the same buffer. */
+  List<Block> expectedInPlace(Case size, TestData data, int rank, long seed) {
+    return expected(size, data, rank, seed);
+  }
+
+  /** Elements that are there before the operation and must stay. */
+  static List<Block> untouched(Case size, long count, long seed) {
+    return List.of(new Block(TestData.bits(size.type(), seed + UNTOUCHED_SEED), 0, count, true));
+  }
 
   @Override
   public String toString() {

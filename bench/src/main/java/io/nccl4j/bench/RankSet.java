@@ -10,6 +10,7 @@ final class RankSet implements AutoCloseable, Iterable<LocalRank> {
   private final List<LocalRank> ranks;
   private final LocalRank first;
   private final boolean single;
+  private int stages = 1;
 
   /** A set that owns the ranks from now on. */
   RankSet(List<LocalRank> ranks) {
@@ -35,6 +36,7 @@ final class RankSet implements AutoCloseable, Iterable<LocalRank> {
 
   /** Makes every rank's slices for a case. */
   void prepare(Case next, boolean inPlace, int iterations) {
+    stages = next.program().stages(next.nranks());
     for (LocalRank rank : ranks) {
       rank.prepare(next, inPlace, iterations);
     }
@@ -42,13 +44,19 @@ final class RankSet implements AutoCloseable, Iterable<LocalRank> {
 
   /** Issues one operation on every rank. */
   void launch(int position) {
+    for (int stage = 0; stage < stages; stage++) {
+      launch(position, stage);
+    }
+  }
+
+  private void launch(int position, int stage) {
     if (single) {
-      first.launch(position);
+      first.launch(position, stage);
       return;
     }
     try (Group group = Group.start()) {
       for (int i = 0; i < ranks.size(); i++) {
-        ranks.get(i).launch(position);
+        ranks.get(i).launch(position, stage);
       }
       group.launch();
     }

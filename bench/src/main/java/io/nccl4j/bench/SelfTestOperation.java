@@ -15,7 +15,7 @@ import java.util.stream.LongStream;
  * the v-forms add a few, or send nothing, by rank. Behind what is received some elements must stay
  * as they are.
  */
-final class SelfTestOperation extends Program {
+final class SelfTestOperation extends SingleCall {
   /** What is called. */
   enum Kind {
     ALL_REDUCE("allReduce"),
@@ -58,7 +58,7 @@ final class SelfTestOperation extends Program {
   private final Kind kind;
 
   SelfTestOperation(Kind kind) {
-    super(kind.label(), kind.label());
+    super(kind.label(), kind.label(), kind.label());
     this.kind = kind;
   }
 
@@ -189,11 +189,6 @@ final class SelfTestOperation extends Program {
               });
       case BARRIER -> c.barrier(stream);
     }
-  }
-
-  @Override
-  public double algorithmBytes(Shape shape, int elementBytes, int nranks) {
-    return (double) shape.count() * elementBytes;
   }
 
   @Override

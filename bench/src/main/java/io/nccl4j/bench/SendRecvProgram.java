@@ -12,10 +12,13 @@ import java.util.List;
  * {@code sendrecv_perf}: each rank sends to the next and receives from the previous, in a ring. It
  * has no in-place form; nccl-tests times one that overwrites what it sends, and never checks it.
  */
-public final class SendRecvProgram extends Program {
+public final class SendRecvProgram extends SingleCall {
   /** The program. */
   public SendRecvProgram() {
-    super("sendrecv", "sendrecv_perf");
+    super(
+        "sendrecv",
+        "sendrecv_perf",
+        "each rank sends to the next and receives from the previous, in a ring");
   }
 
   @Override
@@ -50,11 +53,6 @@ public final class SendRecvProgram extends Program {
       communicator.recv(recv, count, type, (rank + nranks - 1) % nranks, stream);
       group.launch();
     }
-  }
-
-  @Override
-  public double algorithmBytes(Shape shape, int elementBytes, int nranks) {
-    return (double) shape.count() * elementBytes;
   }
 
   @Override

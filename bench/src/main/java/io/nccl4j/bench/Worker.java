@@ -170,9 +170,9 @@ final class Worker {
     double algBw = size.algorithmBandwidth(seconds);
     OptionalLong wrong =
         options.check() > 0
-            ? OptionalLong.of(countWrong(size, data, contents))
+            ? OptionalLong.of(countWrong(size, data, contents, inPlace))
             : OptionalLong.empty();
-    return new Measurement(seconds * 1e6, algBw, algBw * program.busFactor(nranks), wrong);
+    return new Measurement(seconds * 1e6, algBw, size.busBandwidth(algBw), wrong);
   }
 
   /**
@@ -209,11 +209,11 @@ final class Worker {
   }
 
   /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */
-  private long countWrong(Case size, TestData data, Contents contents) {
+  private long countWrong(Case size, TestData data, Contents contents, boolean inPlace) {
     for (int check = 0; check < options.check(); check++) {
       long seed = ++checks;
       for (LocalRank rank : ranks) {
-        contents.poison(rank.recv(0), program.expected(size, data, rank.rank(), seed));
+        contents.poison(rank.recv(0), expected(size, data, rank, seed, inPlace));
         contents.write(rank.send(0), program.sent(size, data, rank.rank(), seed));
       }
       team.barrier();
@@ -221,8 +221,7 @@ final class Worker {
       ranks.synchronize();
       long wrong = 0;
       for (LocalRank rank : ranks) {
-        List<Block> expected = program.expected(size, data, rank.rank(), seed);
-        wrong += contents.countWrong(rank.recv(0), expected);
+        wrong += contents.countWrong(rank.recv(0), expected(size, data, rank, seed, inPlace));
       }
       long all = (long) team.sum(wrong);
       if (all > 0) {
@@ -230,5 +229,12 @@ final class Worker {
       }
     }
     return 0;
+  }
+
+  private List<Block> expected(
+      Case size, TestData data, LocalRank rank, long seed, boolean inPlace) {
+    return inPlace
+        ? program.expectedInPlace(size, data, rank.rank(), seed)
+        : program.expected(size, data, rank.rank(), seed);
   }
 }

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
-import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -142,21 +141,22 @@ class BenchTest {
 
   /** Like {@link AllReduceProgram}, but writes over some elements of rank 1's result. */
   private static Program corrupting(int elements) {
-    return new DelegatingProgram() {
+    return new DelegatingProgram(new AllReduceProgram()) {
       @Override
-      public void launch(
+      Operation prepare(
           Communicator communicator,
           DeviceBuffer send,
           DeviceBuffer recv,
-          long count,
-          DataType type,
+          Case size,
           ReduceOp op,
-          int root,
           Stream stream) {
-        super.launch(communicator, send, recv, count, type, op, root, stream);
-        if (communicator.rank() == 1) {
-          stream.fill(recv.slice(4, 4L * elements), (byte) 0x55);
-        }
+        Operation original = super.prepare(communicator, send, recv, size, op, stream);
+        return stage -> {
+          original.issue(stage);
+          if (communicator.rank() == 1) {
+            stream.fill(recv.slice(4, 4L * elements), (byte) 0x55);
+          }
+        };
       }
     };
   }
@@ -179,23 +179,24 @@ class BenchTest {
   void aFailingRankEndsTheRun(int threads, int gpus) {
     IllegalStateException failure = new IllegalStateException("rank 1 fails");
     Program failing =
-        new DelegatingProgram() {
+        new DelegatingProgram(new AllReduceProgram()) {
           private final AtomicInteger left = new AtomicInteger(10);
 
           @Override
-          public void launch(
+          Operation prepare(
               Communicator communicator,
               DeviceBuffer send,
               DeviceBuffer recv,
-              long count,
-              DataType type,
+              Case size,
               ReduceOp op,
-              int root,
               Stream stream) {
-            if (communicator.rank() == 1 && left.decrementAndGet() == 0) {
-              throw failure;
-            }
-            super.launch(communicator, send, recv, count, type, op, root, stream);
+            Operation original = super.prepare(communicator, send, recv, size, op, stream);
+            return stage -> {
+              if (communicator.rank() == 1 && left.decrementAndGet() == 0) {
+                throw failure;
+              }
+              original.issue(stage);
+            };
           }
         };
     Options options = options().threads(threads).gpus(gpus).build();

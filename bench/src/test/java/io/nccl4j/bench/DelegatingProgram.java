@@ -1,18 +1,18 @@
 package io.nccl4j.bench;
 
 import io.nccl4j.Communicator;
-import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.List;
 
-/** An {@link AllReduceProgram} that can be changed. */
+/** A program that can be changed. */
 abstract class DelegatingProgram extends Program {
-  private final AllReduceProgram original = new AllReduceProgram();
+  private final Program original;
 
-  DelegatingProgram() {
-    super("changed", "changed_perf");
+  DelegatingProgram(Program original) {
+    super(original.command(), original.testsName(), original.summary());
+    this.original = original;
   }
 
   @Override
@@ -21,21 +21,34 @@ abstract class DelegatingProgram extends Program {
   }
 
   @Override
+  public boolean rooted() {
+    return original.rooted();
+  }
+
+  @Override
+  public boolean inPlace() {
+    return original.inPlace();
+  }
+
+  @Override
   public Shape shape(long elements, int elementBytes, int nranks) {
     return original.shape(elements, elementBytes, nranks);
   }
 
   @Override
-  public void launch(
+  public int stages(int nranks) {
+    return original.stages(nranks);
+  }
+
+  @Override
+  Operation prepare(
       Communicator communicator,
       DeviceBuffer send,
       DeviceBuffer recv,
-      long count,
-      DataType type,
+      Case size,
       ReduceOp op,
-      int root,
       Stream stream) {
-    original.launch(communicator, send, recv, count, type, op, root, stream);
+    return original.prepare(communicator, send, recv, size, op, stream);
   }
 
   @Override
@@ -56,5 +69,10 @@ abstract class DelegatingProgram extends Program {
   @Override
   List<Block> expected(Case size, TestData data, int rank, long seed) {
     return original.expected(size, data, rank, seed);
+  }
+
+  @Override
+  List<Block> expectedInPlace(Case size, TestData data, int rank, long seed) {
+    return original.expectedInPlace(size, data, rank, seed);
   }
 }

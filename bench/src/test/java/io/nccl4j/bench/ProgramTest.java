@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -53,5 +54,61 @@ class ProgramTest {
     assertTrue(new AllReduceProgram().inPlace());
     assertFalse(new SendRecvProgram().inPlace());
     assertFalse(new SendRecvProgram().reduces());
+  }
+
+  /** The factors of nccl-tests' doc/PERFORMANCE.md, for 4 ranks. */
+  @ParameterizedTest
+  @CsvSource({
+    "allreduce, 1600, 1.5",
+    "allgather, 1600, 0.75",
+    "reducescatter, 1600, 0.75",
+    "broadcast, 1600, 1",
+    "reduce, 1600, 1",
+    "alltoall, 1600, 0.75",
+    "alltoallv, 1568, 0.75",
+    "gather, 1600, 0.75",
+    "scatter, 1600, 0.75",
+    "sendrecv, 1600, 1",
+    "hypercube, 1200, 1",
+  })
+  void bandwidthsAreThoseOfNcclTests(String command, double bytes, double factor) {
+    Program program = program(command);
+    Case size = Case.of(program, DataType.FLOAT32, ReduceOp.Kind.SUM, 0, 4, 1607);
+    assertEquals(bytes / 1e9, size.algorithmBandwidth(1), 1e-15);
+    assertEquals(bytes / 1e9 * factor, size.busBandwidth(size.algorithmBandwidth(1)), 1e-15);
+  }
+
+  @Test
+  void oneRankHasTheBandwidthOfItsMemory() {
+    for (Program program : Program.all()) {
+      Case size = Case.of(program, DataType.FLOAT32, ReduceOp.Kind.SUM, 0, 1, 1600);
+      assertEquals(1600, size.size());
+      assertEquals(1600 / 1e9, size.busBandwidth(size.algorithmBandwidth(1)), 1e-15);
+    }
+  }
+
+  @Test
+  void namesAreThoseOfNcclTests() {
+    assertEquals(
+        List.of(
+            "all_reduce_perf",
+            "all_gather_perf",
+            "reduce_scatter_perf",
+            "broadcast_perf",
+            "reduce_perf",
+            "alltoall_perf",
+            "alltoallv_perf",
+            "gather_perf",
+            "scatter_perf",
+            "sendrecv_perf",
+            "hypercube_perf"),
+        Program.all().stream().map(Program::testsName).toList());
+  }
+
+  private static Program program(String command) {
+    return Program.all().stream()
+        .filter(program -> program.command().equals(command))
+        .findFirst()
+        .orElseThrow();
   }
 }

@@ -18,15 +18,18 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
+import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** A command that measures; options and defaults are those of nccl-tests. */
+/** A command that measures a program; options and defaults are those of nccl-tests. */
 @Command(
     versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
     footer = {
       "",
       "Ranks are procs x nthreads x ngpus. Sizes are bytes, with K, M or G for 2^10, 2^20, 2^30.",
@@ -43,7 +46,7 @@ import picocli.CommandLine.Spec;
       "Exit code: 0 no checked element is wrong, 1 internal error, 2 bad option, 3 failure,",
       "4 timeout, 7 wrong data."
     })
-abstract class BenchCommand implements Callable<Integer> {
+final class BenchCommand implements Callable<Integer> {
   private final Context context;
   private final Program program;
 
@@ -191,13 +194,28 @@ abstract class BenchCommand implements Callable<Integer> {
     this.program = program;
   }
 
+  /** The command line of {@code program}, with its name and that of nccl-tests. */
+  static CommandLine of(Context context, Program program) {
+    CommandLine line = new CommandLine(new BenchCommand(context, program));
+    CommandSpec command = line.getCommandSpec();
+    command.name(program.command()).aliases(program.testsName());
+    String summary = program.summary();
+    command
+        .usageMessage()
+        .description("Measures and verifies " + program.command() + ": " + summary + ".");
+    return line;
+  }
+
   @Override
   public Integer call() throws InterruptedException {
     Options options;
     RankEnvironment ranks;
+    Program configured;
     try {
       options = options();
       ranks = RankEnvironment.of(context.environment(), options, procs);
+      configured = program.with(context.environment());
+      configured.check(options, ranks.nranks());
     } catch (InvalidArgumentException e) {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
@@ -211,11 +229,11 @@ abstract class BenchCommand implements Callable<Integer> {
     Placement placement = ranks.placement();
     Path written = ranks.idFile();
     if (written == null) {
-      return measure(options, placement, new ArrayList<>());
+      return measure(configured, options, placement, new ArrayList<>());
     }
     IdFileRemover remover = new IdFileRemover(written);
     try {
-      return measure(options, placement, new ArrayList<>(List.of(remover)));
+      return measure(configured, options, placement, new ArrayList<>(List.of(remover)));
     } finally {
       remover.remove();
     }
@@ -250,14 +268,16 @@ abstract class BenchCommand implements Callable<Integer> {
         .build();
   }
 
-  private int measure(Options options, Placement placement, List<RunListener> listeners)
+  private int measure(
+      Program configured, Options options, Placement placement, List<RunListener> listeners)
       throws InterruptedException {
     Clock clock = Clock.systemDefaultZone();
     TextWriter text = new TextWriter(context.out());
     listeners.add(text);
+    configured.details(context.out()).ifPresent(listeners::add);
     Path file = options.output();
     if (file == null || !placement.reports()) {
-      return run(options, placement, listeners, clock);
+      return run(configured, options, placement, listeners, clock);
     }
     List<String> arguments = spec.root().commandLine().getParseResult().originalArgs();
     try (JsonWriter json =
@@ -265,7 +285,7 @@ abstract class BenchCommand implements Callable<Integer> {
       listeners.add(json);
       text.jsonGoesTo(json.file().toString());
       try {
-        return run(options, placement, listeners, clock);
+        return run(configured, options, placement, listeners, clock);
       } catch (RuntimeException e) {
         json.failed(String.valueOf(e.getMessage()), LocalDateTime.now(clock));
         throw e;
@@ -273,10 +293,15 @@ abstract class BenchCommand implements Callable<Integer> {
     }
   }
 
-  private int run(Options options, Placement placement, List<RunListener> listeners, Clock clock)
+  private int run(
+      Program configured,
+      Options options,
+      Placement placement,
+      List<RunListener> listeners,
+      Clock clock)
       throws InterruptedException {
     RunListener all = RunListener.all(listeners);
-    boolean correct = new Bench(program, options, placement, all, clock).run().correct();
+    boolean correct = new Bench(configured, options, placement, all, clock).run().correct();
     return (correct ? ExitCode.OK : ExitCode.WRONG_DATA).number();
   }
 }

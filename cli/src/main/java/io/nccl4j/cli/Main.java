@@ -1,5 +1,6 @@
 package io.nccl4j.cli;
 
+import io.nccl4j.bench.Program;
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.util.Map;
@@ -34,19 +35,18 @@ public final class Main {
   int run(String... arguments) {
     Nccl4jCommand top = new Nccl4jCommand();
     Context context = new Context(environment, out, err);
-    CommandLine commandLine =
-        new CommandLine(top)
-            .addSubcommand(new InfoCommand(context, top))
-            .addSubcommand(new AllReduceCommand(context))
-            .addSubcommand(new SendRecvCommand(context))
-            .addSubcommand(
-                new CommandLine(new SelftestCommand(context))
-                    .addSubcommand(new FifoLeakCommand(context))
-                    .addSubcommand(new FirstCallCommand(context)))
-            .setOut(new PrintWriter(out, true, out.charset()))
-            .setErr(new PrintWriter(err, true, err.charset()))
-            .setParameterExceptionHandler(this::badOption)
-            .setExecutionExceptionHandler((failure, command, parsed) -> report(failure, top));
+    CommandLine commandLine = new CommandLine(top);
+    commandLine.addSubcommand(new InfoCommand(context, top));
+    Program.all().forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
+    commandLine
+        .addSubcommand(
+            new CommandLine(new SelftestCommand(context))
+                .addSubcommand(new FifoLeakCommand(context))
+                .addSubcommand(new FirstCallCommand(context)))
+        .setOut(new PrintWriter(out, true, out.charset()))
+        .setErr(new PrintWriter(err, true, err.charset()))
+        .setParameterExceptionHandler(this::badOption)
+        .setExecutionExceptionHandler((failure, command, parsed) -> report(failure, top));
     try {
       return commandLine.execute(arguments);
     } catch (RuntimeException e) {

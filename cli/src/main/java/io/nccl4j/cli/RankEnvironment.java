@@ -75,6 +75,11 @@ final class RankEnvironment {
     return parent;
   }
 
+  /** Ranks of the run in all processes. */
+  int nranks() {
+    return nranks;
+  }
+
   /** Whether {@link ProcessGroup} started this process. */
   boolean isChild() {
     return "1".equals(environment.get(CHILD));

@@ -3,6 +3,7 @@ package io.nccl4j.cli;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.bench.Program;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -42,7 +43,7 @@ final class CliDocTest {
   @Test
   void everyOptionIsListedWithItsValueAndDefault() {
     Context context = new Context(Map.of(), System.out, System.err);
-    CommandSpec command = CommandSpec.forAnnotatedObject(new AllReduceCommand(context));
+    CommandSpec command = bench(context, Program.all().getFirst());
     CommandSpec top = CommandSpec.forAnnotatedObject(new Nccl4jCommand());
     Map<String, String> expected = new TreeMap<>();
     for (List<OptionSpec> options : List.of(command.options(), top.options())) {
@@ -86,9 +87,14 @@ final class CliDocTest {
   @Test
   void allCommandsHaveTheSameOptions() {
     Context context = new Context(Map.of(), System.out, System.err);
-    assertEquals(
-        names(CommandSpec.forAnnotatedObject(new AllReduceCommand(context))),
-        names(CommandSpec.forAnnotatedObject(new SendRecvCommand(context))));
+    List<String> first = names(bench(context, Program.all().getFirst()));
+    for (Program program : Program.all()) {
+      assertEquals(first, names(bench(context, program)));
+    }
+  }
+
+  private static CommandSpec bench(Context context, Program program) {
+    return BenchCommand.of(context, program).getCommandSpec();
   }
 
   private static List<String> names(CommandSpec command) {

@@ -59,6 +59,9 @@ class OptionsTableTest {
           sendrecv -n 0                           | iters is 0
           all_reduce_perf -n 0                    | iters is 0
           sendrecv_perf -n 0                      | iters is 0
+          alltoallv_perf -n 0                     | iters is 0
+          hypercube -t 3                          | there are 3 ranks
+          hypercube -t 3 --procs 2                | there are 6 ranks
           info --backend tpu                      | unknown backend 'tpu'
           info --yaml                             | --yaml
           selftest --backend tpu                  | unknown backend 'tpu'
@@ -140,5 +143,6 @@ class OptionsTableTest {
     assertEquals(0, run.code());
     assertTrue(run.out().contains("allreduce, all_reduce_perf"), run.out());
     assertTrue(run.out().contains("sendrecv, sendrecv_perf"), run.out());
+    assertTrue(run.out().contains("alltoallv, alltoallv_perf"), run.out());
   }
 }
