@@ -29,7 +29,7 @@ public final class Bench {
   private final Placement placement;
   private final RunListener listener;
   private final Clock clock;
-  private final boolean compile;
+  private final boolean careful;
   private final Backend backend;
   private final ThreadBarrier barrier;
   private final ThreadTeam.Meeting meeting;
@@ -52,14 +52,14 @@ public final class Bench {
     this(program, options, placement, listener, clock, true);
   }
 
-  /** A run that may go without the warm-up of the compilers, for tests. */
+  /** A run that may go without care for the compilers, for tests. */
   Bench(
       Program program,
       Options options,
       Placement placement,
       RunListener listener,
       Clock clock,
-      boolean compile) {
+      boolean careful) {
     placement.check(options);
     program.check(options, placement.nranks());
     this.program = program;
@@ -67,7 +67,7 @@ public final class Bench {
     this.placement = placement;
     this.listener = listener;
     this.clock = clock;
-    this.compile = compile;
+    this.careful = careful;
     this.backend = Device.get(options.backend(), 0).backend();
     this.barrier = new ThreadBarrier(options.threads());
     this.meeting = new ThreadTeam.Meeting(barrier, options.threads());
@@ -204,7 +204,7 @@ public final class Bench {
   }
 
   private RunResult worker(RankSet ranks, Team team, @Nullable RunListener own) {
-    return new Worker(program, options, ranks, team, own, clock, compile)
+    return new Worker(program, options, ranks, team, own, clock, careful)
         .run(Provider.get().version());
   }
 

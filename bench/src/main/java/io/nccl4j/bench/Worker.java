@@ -37,13 +37,15 @@ final class Worker {
   private final Clock clock;
   private final Timing timing;
   private final WarmUp warmUp;
+  private final boolean careful;
   private long checks;
 
   /**
    * A thread's part of a run.
    *
    * @param listener hears of results; null on all threads but the one that drives rank 0
-   * @param compile whether to warm up the compilers
+   * @param careful whether to keep the compilers out of the figures: to warm them up, to wait for
+   *     them, and to repeat what is short
    */
   Worker(
       Program program,
@@ -52,7 +54,7 @@ final class Worker {
       Team team,
       @Nullable RunListener listener,
       Clock clock,
-      boolean compile) {
+      boolean careful) {
     this.program = program;
     this.options = options;
     this.ranks = ranks;
@@ -62,7 +64,8 @@ final class Worker {
     this.listener = listener;
     this.clock = clock;
     this.timing = new Timing(ranks, team);
-    this.warmUp = new WarmUp(options, ranks, team, timing, compile);
+    this.warmUp = new WarmUp(options, ranks, team, timing, careful);
+    this.careful = careful;
   }
 
   /** Runs everything; the result is the same on all threads. */
@@ -110,7 +113,9 @@ final class Worker {
 
   /** The same operation, measured in the same way, when everything has run: the median of some. */
   private double warmMicros() {
-    CompilerThreads.awaitIdle();
+    if (careful) {
+      CompilerThreads.awaitIdle();
+    }
     double[] times = new double[WARM_CALLS];
     for (int i = 0; i < WARM_CALLS; i++) {
       times[i] = firstMicros();
@@ -165,8 +170,7 @@ final class Worker {
       contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
     }
     timing.nanos(1, options.blocking());
-    CompilerThreads.awaitIdle();
-    double seconds = medianNanos() / options.iterations() / 1e9;
+    double seconds = (careful ? medianNanos() : meanNanos()) / options.iterations() / 1e9;
     double algBw = size.algorithmBandwidth(seconds);
     OptionalLong wrong =
         options.check() > 0
@@ -182,6 +186,7 @@ final class Worker {
    * run again.
    */
   private double medianNanos() {
+    CompilerThreads.awaitIdle();
     List<Double> times = new ArrayList<>();
     double total = 0;
     int discarded = 0;
@@ -195,9 +200,8 @@ final class Worker {
         CompilerThreads.awaitIdle();
         continue;
       }
-      // Each rank of this thread took as long as the thread. All ranks come to the same sum, and so
-      // to the same decision.
-      double mean = team.sum(nanos * ranks.size()) / nranks;
+      // All ranks come to the same mean, and so to the same decision.
+      double mean = mean(nanos);
       times.add(mean);
       total += mean;
     }
@@ -206,6 +210,15 @@ final class Worker {
     return times.size() % 2 == 1
         ? times.get(middle)
         : (times.get(middle - 1) + times.get(middle)) / 2;
+  }
+
+  private double meanNanos() {
+    return mean(timing.nanos(options.iterations(), options.blocking()));
+  }
+
+  /** The mean of all ranks; each rank of this thread took as long as the thread. */
+  private double mean(double nanos) {
+    return team.sum(nanos * ranks.size()) / nranks;
   }
 
   /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */

@@ -19,8 +19,8 @@ final class FaultyProgram extends DelegatingProgram {
     NOTHING_DONE,
     /** Some bytes of what the last rank holds are written over. */
     BYTES_OVERWRITTEN,
-    /** All but the last element is done. */
-    LAST_ELEMENT_MISSING,
+    /** Only the first half of the elements is done. */
+    HALF_MISSING,
     /** It is another reduction. */
     OTHER_REDUCTION
   }
@@ -44,8 +44,15 @@ final class FaultyProgram extends DelegatingProgram {
       Stream stream) {
     Operation operation = super.prepare(faulty(communicator), send, recv, size, op, stream);
     int last = stages(communicator.nranks()) - 1;
+    boolean done =
+        switch (fault) {
+          case NOTHING_DONE -> false;
+          // Half an operation whose data lies within the result's would be refused.
+          case HALF_MISSING -> send.byteSize() == recv.byteSize() || !overlap(send, recv);
+          default -> true;
+        };
     return stage -> {
-      if (fault != Fault.NOTHING_DONE) {
+      if (done) {
         operation.issue(stage);
       }
       // Groups are launched at once, as each thread of these tests drives one rank.
@@ -55,6 +62,10 @@ final class FaultyProgram extends DelegatingProgram {
         stream.fill(recv.slice(0, OVERWRITTEN), (byte) 0x5a);
       }
     };
+  }
+
+  private static boolean overlap(DeviceBuffer a, DeviceBuffer b) {
+    return a.address() < b.address() + b.byteSize() && b.address() < a.address() + a.byteSize();
   }
 
   private Communicator faulty(Communicator communicator) {
@@ -79,13 +90,13 @@ final class FaultyProgram extends DelegatingProgram {
   }
 
   private Object change(Object argument) {
-    if (fault == Fault.LAST_ELEMENT_MISSING) {
-      // Roots and peers are ints; counts are longs, and displacements stay below where they were.
+    if (fault == Fault.HALF_MISSING) {
+      // Roots and peers are ints, counts and displacements longs.
       if (argument instanceof Long count) {
-        return Math.max(0, count - 1);
+        return count / 2;
       }
       if (argument instanceof long[] counts) {
-        return Arrays.stream(counts).map(count -> Math.max(0, count - 1)).toArray();
+        return Arrays.stream(counts).map(count -> count / 2).toArray();
       }
     }
     if (fault == Fault.OTHER_REDUCTION && argument instanceof ReduceOp op) {

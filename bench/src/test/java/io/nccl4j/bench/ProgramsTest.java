@@ -76,8 +76,13 @@ class ProgramsTest {
   void areRight(Program program) throws InterruptedException {
     for (int[] layout : new int[][] {{1, 1}, {4, 1}, {1, 4}, {2, 2}}) {
       Options options =
-          options(layout[0], layout[1]).types(SOME).minBytes(0).maxBytes(3200).stepBytes(1600);
-      RunResult result = run(program, options.build());
+          options(layout[0], layout[1])
+              .types(SOME)
+              .minBytes(0)
+              .maxBytes(3200)
+              .stepBytes(1600)
+              .build();
+      RunResult result = run(program, options);
       assertEquals(List.of(), unexpected(result, false));
       int roots = program.rooted() ? layout[0] * layout[1] : 1;
       assertEquals(3 * SOME.size() * roots, result.sizes().size());
