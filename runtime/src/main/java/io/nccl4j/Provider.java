@@ -58,6 +58,9 @@ public interface Provider {
   /** See {@link Backend#info()}. */
   BackendInfo info(Backend backend);
 
+  /** See {@link MemoryPrediction#of}. */
+  MemoryPrediction predictMemory(MemoryQuery query);
+
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();
 }

@@ -9,11 +9,14 @@ import io.nccl4j.Device;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPrediction;
+import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.cuda.CudaBackend;
 import io.nccl4j.cuda.CudaInfo;
+import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
@@ -184,6 +187,13 @@ public final class CoreProvider implements Provider {
         yield gpus.isUsable() ? gpus : host.info();
       }
     };
+  }
+
+  @Override
+  public MemoryPrediction predictMemory(MemoryQuery query) {
+    return query.backend() == Backend.HOST
+        ? HostBackend.predictMemory(query)
+        : CudaMemory.predict(query);
   }
 
   private static void require(@Nullable Object argument, String name) {

@@ -54,7 +54,7 @@ final class CudaHeap {
   /** Every block starts at a multiple of this, which NCCL asks of windows. */
   static final long ALIGNMENT = 4096;
 
-  private static final long CHUNK_BYTES = 32L << 20;
+  static final long CHUNK_BYTES = 32L << 20;
   private static final int HANDLE_POSIX_FD = 1;
   private static final int READ_WRITE = 3;
 

@@ -7,7 +7,9 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryPrediction;
 import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.Joiner;
@@ -51,6 +53,11 @@ public final class HostBackend implements BackendRuntime {
   /** What it found on this machine; creates nothing. */
   public BackendInfo info() {
     return HostInfo.collect();
+  }
+
+  /** What rank 0 of a communicator will take. */
+  public static MemoryPrediction predictMemory(MemoryQuery query) {
+    return new MemoryPrediction(query, HostMemory.lines(query));
   }
 
   @Override

@@ -20,6 +20,10 @@ import org.jspecify.annotations.Nullable;
  */
 final class LaneEngine extends Padded {
   private static final long CHUNK = 256 << 10;
+
+  /** What sends of private buffers to one peer take. */
+  static final long MESSAGE_BYTES = 2 * CHUNK;
+
   private static final int ACK_INTERVAL = 4;
   private static final long OFFSET = 8;
   private static final long MODE = 16;
@@ -137,7 +141,7 @@ final class LaneEngine extends Padded {
       block =
           HostProcess.self()
               .heap()
-              .allocate(communicator.account(), MemoryPurpose.MESSAGE, 2 * CHUNK);
+              .allocate(communicator.account(), MemoryPurpose.MESSAGE, MESSAGE_BYTES);
       bounce[peer] = block;
     }
     return block;
