@@ -69,13 +69,20 @@ public interface Device {
    * @throws SystemErrorException if the memory is not there
    */
   default DeviceBuffer allocate(DataType type, long count) {
-    Require.present(type, "type");
-    if (count < 0 || count > Long.MAX_VALUE / type.byteSize()) {
-      throw new InvalidArgumentException(
-          "cannot allocate " + count + " elements of " + type.label(), "pass a count of 0 or more");
-    }
-    return allocate(count * type.byteSize());
+    return allocate(Require.bytes(type, count));
   }
+
+  /** Makes a pool with the {@linkplain MemoryPoolOptions#DEFAULTS default options}. */
+  default MemoryPool newMemoryPool() {
+    return newMemoryPool(MemoryPoolOptions.DEFAULTS);
+  }
+
+  /**
+   * Makes a pool for buffers that come and go in the order of streams.
+   *
+   * @throws SystemErrorException if the initial memory is not there
+   */
+  MemoryPool newMemoryPool(MemoryPoolOptions options);
 
   /**
    * Uses a caller's native memory as a buffer, without copying. On the host backend any native

@@ -6,6 +6,8 @@ public enum MemoryPurpose {
   USER("user", "buffers of the program"),
   /** Buffers of the program that a communicator has registered. */
   WINDOW("window", "buffers of the program that a communicator has registered"),
+  /** Chunks of memory pools. */
+  POOL("pool", "chunks of memory pools"),
   /** What ranks tell each other through: control block, outboxes, lanes, ledger. */
   CONTROL("control", "control block: outboxes, lanes, ledger"),
   /** Copies of buffers that other processes cannot reach. */

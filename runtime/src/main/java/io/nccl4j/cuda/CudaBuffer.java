@@ -5,6 +5,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPurpose;
+import io.nccl4j.memory.PoolBlock;
 import io.nccl4j.spi.HeapArrays;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
@@ -13,56 +14,102 @@ import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory of a GPU: a block of its heap, memory of another library, or a slice of one of these.
+ * Memory of a GPU: a block of its heap or of a pool, memory of another library, or a slice of one of
+ * these.
  *
- * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices.
+ * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
+ * pool uses its buffers again for other blocks, when all works with them are done.
  */
 final class CudaBuffer implements DeviceBuffer {
-  private static final VarHandle CLOSED;
+  private static final int OPEN = 0;
+  private static final int CLOSED = -1;
+  private static final VarHandle STATE;
 
   static {
     try {
-      CLOSED = MethodHandles.lookup().findVarHandle(CudaBuffer.class, "closed", boolean.class);
+      STATE = MethodHandles.lookup().findVarHandle(CudaBuffer.class, "state", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
   }
 
   private final CudaDevice device;
-  private final MemorySegment pointer;
-  private final long address;
-  private final long bytes;
   private final CudaBuffer root;
-  private final CudaHeap.@Nullable Block block;
+  private final MemoryBook.@Nullable Booking booking;
+  private final MemoryPurpose purpose;
+  private final @Nullable Runnable release;
+  private MemorySegment pointer;
+  private long address;
+  private long bytes;
+  private @Nullable PoolBlock pooled;
 
+  /** How often a pool has used the root again; a slice's is that of its making. */
+  private int generation;
+
+  /** Whether a graph knows it, and may ask for ever whether it is closed. */
+  private boolean captured;
+
+  /** Registrations and windows of it and its slices, counted at the root; or that it is closed. */
   @SuppressWarnings("unused") // by VarHandle
-  private boolean closed;
-
-  /** Registrations and windows of it and its slices; the root's, under its lock. */
-  private int registrations;
+  private int state;
 
   private CudaBuffer(
       CudaDevice device,
       long address,
       long bytes,
       @Nullable CudaBuffer root,
-      CudaHeap.@Nullable Block block) {
+      MemoryBook.@Nullable Booking booking,
+      MemoryPurpose purpose,
+      @Nullable Runnable release) {
     this.device = device;
     this.pointer = MemorySegment.ofAddress(address);
     this.address = address;
     this.bytes = bytes;
     this.root = root == null ? this : root;
-    this.block = block;
+    this.generation = this.root.generation;
+    this.booking = booking;
+    this.purpose = purpose;
+    this.release = release;
   }
 
-  /** An allocated buffer, which owns {@code block}. */
-  static CudaBuffer allocated(CudaDevice device, CudaHeap.Block block, long bytes) {
-    return new CudaBuffer(device, block.address(), bytes, null, block);
+  /** A buffer that owns its memory, which is booked, and released by its close. */
+  static CudaBuffer allocated(
+      CudaDevice device, long address, long bytes, MemoryBook.Booking booking, Runnable release) {
+    return new CudaBuffer(
+        device, address, bytes, null, booking, MemoryPurpose.USER, release);
   }
 
   /** Memory that stays somebody else's. */
   static CudaBuffer wrapped(CudaDevice device, long address, long bytes) {
-    return new CudaBuffer(device, address, bytes, null, null);
+    return new CudaBuffer(device, address, bytes, null, null, MemoryPurpose.USER, null);
+  }
+
+  /** A whole chunk of a pool, booked, for registrations. */
+  static CudaBuffer chunk(CudaDevice device, CudaMapping memory, MemoryBook.Booking booking) {
+    return new CudaBuffer(
+        device, memory.address(), memory.bytes(), null, booking, MemoryPurpose.POOL, null);
+  }
+
+  /** A buffer of a pool, closed. */
+  static CudaBuffer ofPool(CudaDevice device) {
+    CudaBuffer buffer = wrapped(device, 0, 0);
+    STATE.setRelease(buffer, CLOSED);
+    return buffer;
+  }
+
+  /** Makes a pool's closed buffer stand for a block. */
+  void open(PoolBlock of, MemorySegment memory, long byteSize) {
+    pointer = memory;
+    address = of.offset();
+    bytes = byteSize;
+    pooled = of;
+    generation++;
+    STATE.setRelease(this, OPEN);
+  }
+
+  /** Notes that a graph uses it, which must see for ever that it was closed. */
+  void capture() {
+    root.captured = true;
   }
 
   /** The address as native calls take it. */
@@ -104,7 +151,8 @@ final class CudaBuffer implements DeviceBuffer {
               + " bytes",
           "slices lie inside their buffer");
     }
-    return new CudaBuffer(device, address + byteOffset, byteSize, root, null);
+    return new CudaBuffer(
+        device, address + byteOffset, byteSize, root, null, MemoryPurpose.USER, null);
   }
 
   @Override
@@ -134,9 +182,14 @@ final class CudaBuffer implements DeviceBuffer {
    */
   void hold(MemoryBook.Account account) {
     synchronized (root) {
+      int held = (int) STATE.getVolatile(root);
       requireOpen();
-      if (root.registrations++ == 0 && root.block != null) {
-        root.block.booking().move(account, MemoryPurpose.WINDOW);
+      while (!STATE.compareAndSet(root, held, held + 1)) {
+        requireOpen();
+        held = (int) STATE.getVolatile(root);
+      }
+      if (held == OPEN && root.booking != null) {
+        root.booking.move(account, MemoryPurpose.WINDOW);
       }
     }
   }
@@ -144,40 +197,63 @@ final class CudaBuffer implements DeviceBuffer {
   /** Undoes one {@link #hold}; the last one gives the memory back to the device's account. */
   void release() {
     synchronized (root) {
-      if (--root.registrations == 0 && root.block != null) {
-        root.block.booking().move(device.account(), MemoryPurpose.USER);
+      int held = (int) STATE.getAndAdd(root, -1) - 1;
+      if (held == OPEN && root.booking != null) {
+        root.booking.move(device.account(), root.purpose);
       }
     }
   }
 
-  private synchronized boolean closeUnheld() {
-    if (registrations > 0) {
+  /** Whether NCCL knows of it. */
+  boolean isHeld() {
+    return (int) STATE.getVolatile(root) > OPEN;
+  }
+
+  /** Whether this call closed it. */
+  private boolean closeUnheld() {
+    int before = (int) STATE.compareAndExchange(this, OPEN, CLOSED);
+    if (before > OPEN) {
       throw new InvalidUsageException(
           "the buffer is registered with a communicator",
           "close its registrations and windows, or their communicators, before the buffer");
     }
-    return CLOSED.compareAndSet(this, false, true);
+    return before == OPEN;
   }
 
   @Override
   public boolean isClosed() {
-    return (boolean) CLOSED.getOpaque(this) || (boolean) CLOSED.getOpaque(root);
+    return (int) STATE.getOpaque(this) == CLOSED
+        || (int) STATE.getOpaque(root) == CLOSED
+        || generation != root.generation;
   }
 
   @Override
   public void close() {
-    if ((boolean) CLOSED.getOpaque(this)) {
+    if ((int) STATE.getOpaque(this) == CLOSED) {
+      return;
+    }
+    PoolBlock ofPool = pooled;
+    if (ofPool != null) {
+      ofPool.requireClosable();
+      if (closeUnheld()) {
+        ofPool.close(this, !captured);
+      }
       return;
     }
     if (root == this) {
-      String user = device.streams().userOf(this);
-      if (user != null) {
-        throw new InvalidUsageException(
-            "the buffer is in use by " + user, "synchronize the stream before closing the buffer");
-      }
+      requireUnused();
     }
-    if (closeUnheld() && block != null) {
-      device.heap().free(block);
+    if (closeUnheld() && release != null) {
+      release.run();
+    }
+  }
+
+  /** Throws if unfinished works use it or its slices. */
+  void requireUnused() {
+    String user = device.streams().userOf(this);
+    if (user != null) {
+      throw new InvalidUsageException(
+          "the buffer is in use by " + user, "synchronize the stream before closing the buffer");
     }
   }
 }

@@ -5,6 +5,8 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryPool;
+import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
@@ -195,7 +197,14 @@ final class CudaDevice implements Device {
 
   /** Memory that is booked on {@code owner}. */
   CudaBuffer allocate(MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
-    return CudaBuffer.allocated(this, heap.allocate(owner, purpose, bytes), bytes);
+    CudaHeap.Block block = heap.allocate(owner, purpose, bytes);
+    return CudaBuffer.allocated(
+        this, block.address(), bytes, block.booking(), () -> heap.free(block));
+  }
+
+  @Override
+  public MemoryPool newMemoryPool(MemoryPoolOptions options) {
+    return CudaPool.open(this, options);
   }
 
   @Override

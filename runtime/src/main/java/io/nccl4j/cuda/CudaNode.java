@@ -11,6 +11,14 @@ import org.jspecify.annotations.Nullable;
  * comes after.
  */
 record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[] after) {
+  CudaNode {
+    for (Object part : buffers) {
+      if (part instanceof CudaBuffer buffer) {
+        buffer.capture();
+      }
+    }
+  }
+
   /** Kinds of steps. */
   static final int PLAN = 0;
 

@@ -87,6 +87,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private volatile long failedAt = Long.MAX_VALUE;
   private volatile boolean closed;
 
+  /** Under the guard. */
+  private boolean destroyed;
+
   private CudaStream(CudaDevice device, MemorySegment handle, boolean owned, Marks marks) {
     this.device = device;
     this.handle = handle;
@@ -487,8 +490,13 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     }
     requireUsable();
     awaitLaunches();
-    Driver.check(Cuda.cuStreamWaitEvent(handle, event.handle(), 0), "cuStreamWaitEvent");
-    capture = of;
+    guard.enter();
+    try {
+      Driver.check(Cuda.cuStreamWaitEvent(handle, event.handle(), 0), "cuStreamWaitEvent");
+      capture = of;
+    } finally {
+      guard.leave();
+    }
     of.join(this, event.capturedAfter());
   }
 
@@ -508,8 +516,13 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       throw new InvalidUsageException(
           "beginCapture: CUDA does not capture the default stream", "use a stream of its own");
     }
-    Driver.check(Cuda.cuStreamBeginCapture_v2(handle, CAPTURE_RELAXED), "cuStreamBeginCapture");
-    capture = new CudaCapture(this);
+    guard.enter();
+    try {
+      Driver.check(Cuda.cuStreamBeginCapture_v2(handle, CAPTURE_RELAXED), "cuStreamBeginCapture");
+      capture = new CudaCapture(this);
+    } finally {
+      guard.leave();
+    }
   }
 
   @Override
@@ -893,6 +906,9 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       return;
     }
     NcclException failure = null;
+    guard.enter();
+    destroyed = true;
+    guard.leave();
     if (owned) {
       try (CudaDevice.Scope ignored = device.enter()) {
         failure = Driver.also(null, Cuda.cuStreamDestroy_v2(handle), "cuStreamDestroy");
@@ -905,8 +921,43 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     marks.close();
   }
 
-  boolean isClosed() {
+  @Override
+  public boolean isClosed() {
     return closed;
+  }
+
+  @Override
+  public long position() {
+    return next;
+  }
+
+  @Override
+  public long passed() {
+    return head;
+  }
+
+  /**
+   * Asks the device whether it has passed everything. CUDA refuses to answer for a stream that is
+   * being captured, and ends the capture; a stream that is destroyed must not be asked.
+   */
+  @Override
+  public void learnPassed() {
+    long end = next;
+    if (end == head || isLaunching) {
+      return;
+    }
+    int result = Driver.NOT_READY;
+    guard.enter();
+    try {
+      if (!destroyed && capture == null) {
+        result = call(() -> Cuda.cuStreamQuery(handle));
+      }
+    } finally {
+      guard.leave();
+    }
+    if (result == Driver.SUCCESS) {
+      passed(end);
+    }
   }
 
   // ---- failure
@@ -924,7 +975,8 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     return e != null && failedAt <= position ? e : null;
   }
 
-  private void requireUsable() {
+  @Override
+  public void requireUsable() {
     requireOpen();
     throwIfFailed();
   }

@@ -28,6 +28,19 @@ final class GraphNode {
     this.after = after;
     this.works = works;
     this.task = task;
+    note(task.sourceOwner);
+    note(task.targetOwner);
+    for (HostWork work : works) {
+      note(work.send);
+      note(work.recv);
+      note(work.op.deviceScalar());
+    }
+  }
+
+  private static void note(@Nullable Object owner) {
+    if (owner instanceof HostBuffer buffer) {
+      buffer.capture();
+    }
   }
 
   /**

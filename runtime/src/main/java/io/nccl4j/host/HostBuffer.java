@@ -4,6 +4,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.memory.PoolBlock;
 import io.nccl4j.spi.HeapArrays;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -11,9 +12,11 @@ import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory of a host device: a block of the heap, a caller's segment, or a slice of one of these.
+ * Memory of a host device: a block of the heap or of a pool, a caller's segment, or a slice of one
+ * of these.
  *
- * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices.
+ * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
+ * pool uses its buffers again for other blocks, when all works with them are done.
  */
 final class HostBuffer implements DeviceBuffer {
   private static final VarHandle CLOSED;
@@ -27,12 +30,19 @@ final class HostBuffer implements DeviceBuffer {
   }
 
   private final HostDevice device;
-  private final MemorySegment segment;
-  private final long offset;
-  private final long bytes;
   private final boolean shared;
   private final HostBuffer root;
   private final HostHeap.@Nullable Block block;
+  private MemorySegment segment;
+  private long offset;
+  private long bytes;
+  private @Nullable PoolBlock pooled;
+
+  /** How often a pool has used the root again; a slice's is that of its making. */
+  private int generation;
+
+  /** Whether a graph knows it, and may ask for ever whether it is closed. */
+  private boolean captured;
 
   @SuppressWarnings("unused") // by VarHandle
   private boolean closed;
@@ -46,6 +56,16 @@ final class HostBuffer implements DeviceBuffer {
     this.shared = shared;
     this.root = this;
     this.block = block;
+  }
+
+  /** A buffer of a pool, closed. */
+  HostBuffer(HostDevice device, MemorySegment segment, boolean shared) {
+    this.device = device;
+    this.segment = segment;
+    this.shared = shared;
+    this.root = this;
+    this.block = null;
+    this.closed = true;
   }
 
   /** A caller's memory. */
@@ -66,7 +86,23 @@ final class HostBuffer implements DeviceBuffer {
     this.bytes = byteSize;
     this.shared = parent.shared;
     this.root = parent.root;
+    this.generation = parent.generation;
     this.block = null;
+  }
+
+  /** Makes a pool's closed buffer stand for a block. */
+  void open(PoolBlock of, MemorySegment memory, long byteSize) {
+    segment = memory;
+    offset = of.offset();
+    bytes = byteSize;
+    pooled = of;
+    generation++;
+    CLOSED.setRelease(this, false);
+  }
+
+  /** Notes that a graph uses it, which must see for ever that it was closed. */
+  void capture() {
+    root.captured = true;
   }
 
   /** The memory this buffer lies in, at {@link #offset()}. */
@@ -89,7 +125,12 @@ final class HostBuffer implements DeviceBuffer {
 
   /** Whether closing it frees memory of the heap. */
   boolean ownsMemory() {
-    return block != null;
+    return block != null || pooled != null;
+  }
+
+  /** What stands for its memory, as long as that is not freed. */
+  Object memory() {
+    return pooled == null ? this : pooled;
   }
 
   /** The allocated or wrapped buffer this one is a part of, or this one. */
@@ -152,12 +193,22 @@ final class HostBuffer implements DeviceBuffer {
 
   @Override
   public boolean isClosed() {
-    return (boolean) CLOSED.getOpaque(this) || (boolean) CLOSED.getOpaque(root);
+    return (boolean) CLOSED.getOpaque(this)
+        || (boolean) CLOSED.getOpaque(root)
+        || generation != root.generation;
   }
 
   @Override
   public void close() {
     if ((boolean) CLOSED.getOpaque(this)) {
+      return;
+    }
+    PoolBlock ofPool = pooled;
+    if (ofPool != null) {
+      ofPool.requireClosable();
+      if (CLOSED.compareAndSet(this, false, true)) {
+        ofPool.close(this, !captured);
+      }
       return;
     }
     if (root == this) {

@@ -6,6 +6,8 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPool;
+import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
@@ -53,6 +55,11 @@ final class HostDevice implements Device {
     HostHeap heap = HostProcess.self().heap();
     return new HostBuffer(
         this, heap.allocate(account(), MemoryPurpose.USER, bytes), heap.isShareable());
+  }
+
+  @Override
+  public MemoryPool newMemoryPool(MemoryPoolOptions options) {
+    return HostPool.open(this, options);
   }
 
   @Override

@@ -3,6 +3,7 @@ package io.nccl4j.host;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.memory.PoolBlock;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.HashMap;
@@ -46,7 +47,7 @@ final class HostProcess {
   private final AtomicLong handles = new AtomicLong();
   private final List<HostCommunicator> communicators = new CopyOnWriteArrayList<>();
   private final List<HostExecutableGraph> graphs = new CopyOnWriteArrayList<>();
-  private final Map<HostBuffer, Set<HostCommunicator>> quarantine = new IdentityHashMap<>();
+  private final Map<Object, Set<HostCommunicator>> quarantine = new IdentityHashMap<>();
 
   private HostProcess() {}
 
@@ -164,7 +165,8 @@ final class HostProcess {
       return;
     }
     synchronized (quarantine) {
-      Set<HostCommunicator> involved = quarantine.computeIfAbsent(root, ignored -> new HashSet<>());
+      Set<HostCommunicator> involved = 
+          quarantine.computeIfAbsent(root.memory(), ignored -> new HashSet<>());
       involved.removeIf(earlier -> earlier.health().peersAreQuiet());
       involved.add(communicator);
     }
@@ -174,10 +176,26 @@ final class HostProcess {
   BooleanSupplier quarantineOf(HostBuffer root) {
     Set<HostCommunicator> involved;
     synchronized (quarantine) {
-      involved = quarantine.remove(root);
+      involved = quarantine.remove(root.memory());
     }
     return involved == null
         ? () -> true
         : () -> involved.stream().allMatch(communicator -> communicator.health().peersAreQuiet());
+  }
+
+  /** Whether ranks of a failed communicator may still read or write a pool's block. */
+  boolean isQuarantined(PoolBlock block) {
+    synchronized (quarantine) {
+      Set<HostCommunicator> involved = quarantine.get(block);
+      if (involved == null) {
+        return false;
+      }
+      boolean quiet =
+          involved.stream().allMatch(communicator -> communicator.health().peersAreQuiet());
+      if (quiet) {
+        quarantine.remove(block);
+      }
+      return !quiet;
+    }
   }
 }

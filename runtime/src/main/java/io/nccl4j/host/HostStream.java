@@ -425,11 +425,27 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     Progress.remove(this);
   }
 
-  boolean isClosed() {
+  @Override
+  public boolean isClosed() {
     return closed;
   }
 
-  private void requireUsable() {
+  @Override
+  public long position() {
+    return tail();
+  }
+
+  @Override
+  public long passed() {
+    return head();
+  }
+
+  /** The ticker and whoever waits move it on; here nothing is waited for. */
+  @Override
+  public void learnPassed() {}
+
+  @Override
+  public void requireUsable() {
     requireOpen();
     throwIfFailed();
   }

@@ -22,6 +22,11 @@ public final class RangeAllocator {
     return freeBytes;
   }
 
+  /** Bytes of the largest range that is not allocated. */
+  public long largestFree() {
+    return freeBySize.isEmpty() ? 0 : freeBySize.lastKey();
+  }
+
   /**
    * Takes {@code size} bytes at a multiple of {@code alignment}.
    *

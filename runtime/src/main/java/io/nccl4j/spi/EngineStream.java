@@ -4,7 +4,7 @@ import io.nccl4j.Stream;
 
 /**
  * A stream as the scheduler sees it: works are appended one by one and become visible together.
- * Called by the submitting thread only.
+ * Called by the submitting thread only, but where any thread is said.
  *
  * @param <W> the backend's work
  */
@@ -58,4 +58,23 @@ public interface EngineStream<W> extends Stream {
 
   /** Whether {@link #append} was called since the last {@link #publish}. */
   boolean hasAppended();
+
+  /**
+   * Throws if it is closed or has failed.
+   *
+   * @throws io.nccl4j.NcclException why
+   */
+  void requireUsable();
+
+  /** Whether it was closed; everything in it has been passed then. Any thread. */
+  boolean isClosed();
+
+  /** How many entries were put in so far. Any thread. */
+  long position();
+
+  /** Up to which {@link #position} all is known to be done; it only grows. Any thread. */
+  long passed();
+
+  /** Finds out how far it has come, without waiting, as far as that can be. Any thread. */
+  void learnPassed();
 }

@@ -1,0 +1,84 @@
+package io.nccl4j.host;
+
+import io.nccl4j.MemoryPoolOptions;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.Stream;
+import io.nccl4j.memory.PoolBlock;
+import io.nccl4j.memory.PoolChunk;
+import io.nccl4j.memory.StreamPool;
+import io.nccl4j.schedule.GroupScope;
+import io.nccl4j.spi.EngineStream;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A pool over the heap. Its chunks are blocks of the heap, so that peers reach its buffers like all
+ * others, without copies.
+ */
+final class HostPool extends StreamPool<HostBuffer> {
+  private static final long PAGE = 4096;
+
+  private final HostDevice device;
+  private final HostHeap heap = HostProcess.self().heap();
+
+  private HostPool(HostDevice device, MemoryPoolOptions options) {
+    super(device, options);
+    this.device = device;
+  }
+
+  static HostPool open(HostDevice device, MemoryPoolOptions options) {
+    HostPool pool = new HostPool(device, options);
+    pool.reserveInitial();
+    return pool;
+  }
+
+  private final class Chunk extends PoolChunk {
+    private final HostHeap.Block memory;
+
+    Chunk(HostHeap.Block memory) {
+      super(memory.offset(), memory.bytes());
+      this.memory = memory;
+    }
+
+    @Override
+    protected PoolBlock newBlock(StreamPool<?> pool, long offset, long size) {
+      return new PoolBlock(pool, this, offset, size);
+    }
+
+    @Override
+    protected void free() {
+      heap.free(memory, () -> true);
+    }
+  }
+
+  @Override
+  protected @Nullable EngineStream<?> engineStream(@Nullable Stream stream) {
+    return stream instanceof HostStream own ? own : null;
+  }
+
+  @Override
+  protected boolean isGroupOpen() {
+    return GroupScope.isOpen();
+  }
+
+  @Override
+  protected boolean isInReach(PoolBlock block) {
+    return HostProcess.self().isQuarantined(block);
+  }
+
+  @Override
+  protected PoolChunk newChunk(long bytes) {
+    return new Chunk(
+        heap.allocate(device.account(), MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
+  }
+
+  @Override
+  protected HostBuffer newBuffer() {
+    return new HostBuffer(device, MemorySegment.NULL, heap.isShareable());
+  }
+
+  @Override
+  protected void open(HostBuffer buffer, PoolBlock block, long bytes) {
+    buffer.open(block, ((Chunk) block.chunk()).memory.segment(), bytes);
+  }
+}
