@@ -14,8 +14,8 @@ import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory of a GPU: a block of its heap or of a pool, memory of another library, or a slice of one of
- * these.
+ * Memory of a GPU: a block of its heap or of a pool, memory of another library, or a slice of one
+ * of these.
  *
  * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
  * pool uses its buffers again for other blocks, when all works with them are done.
@@ -75,8 +75,7 @@ final class CudaBuffer implements DeviceBuffer {
   /** A buffer that owns its memory, which is booked, and released by its close. */
   static CudaBuffer allocated(
       CudaDevice device, long address, long bytes, MemoryBook.Booking booking, Runnable release) {
-    return new CudaBuffer(
-        device, address, bytes, null, booking, MemoryPurpose.USER, release);
+    return new CudaBuffer(device, address, bytes, null, booking, MemoryPurpose.USER, release);
   }
 
   /** Memory that stays somebody else's. */

@@ -11,8 +11,8 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Memory of one GPU: chunks, and blocks in them. It owns the chunks; one that becomes empty is given
- * back, except the last. Thread-safe.
+ * Memory of one GPU: chunks, and blocks in them. It owns the chunks; one that becomes empty is
+ * given back, except the last. Thread-safe.
  */
 final class CudaHeap {
   /** A part of a chunk, and whose it is. */

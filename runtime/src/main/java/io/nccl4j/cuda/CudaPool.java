@@ -1,9 +1,9 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.Stream;
 import io.nccl4j.memory.PoolBlock;
@@ -54,8 +54,7 @@ final class CudaPool extends StreamPool<CudaBuffer> {
     Chunk(CudaDevice device, CudaMapping memory) {
       super(memory.address(), memory.bytes());
       this.memory = memory;
-      this.booking =
-          device.account().book(MemoryPurpose.POOL, MemoryPlace.DEVICE, memory.bytes());
+      this.booking = device.account().book(MemoryPurpose.POOL, MemoryPlace.DEVICE, memory.bytes());
       this.whole = CudaBuffer.chunk(device, memory, booking);
     }
 

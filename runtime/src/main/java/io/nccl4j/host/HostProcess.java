@@ -165,7 +165,7 @@ final class HostProcess {
       return;
     }
     synchronized (quarantine) {
-      Set<HostCommunicator> involved = 
+      Set<HostCommunicator> involved =
           quarantine.computeIfAbsent(root.memory(), ignored -> new HashSet<>());
       involved.removeIf(earlier -> earlier.health().peersAreQuiet());
       involved.add(communicator);

@@ -129,9 +129,7 @@ class PoolModelTest {
   private void run(int total) throws Exception {
     Device device = TestBackend.device(0);
     List<Throwable> thrown = Collections.synchronizedList(new ArrayList<>());
-    try (MemoryPool pool =
-        device.newMemoryPool(
-            MemoryPoolOptions.DEFAULTS.withChunkBytes(CHUNK))) {
+    try (MemoryPool pool = device.newMemoryPool(MemoryPoolOptions.DEFAULTS.withChunkBytes(CHUNK))) {
       List<Thread> threads = new ArrayList<>();
       long start = System.nanoTime();
       for (int i = 0; i < THREADS; i++) {

@@ -278,8 +278,7 @@ class PoolTest {
           assertThrows(InvalidArgumentException.class, () -> pool.allocate(-1, stream)), "-1");
       assertThrows(InvalidArgumentException.class, () -> pool.allocate(Long.MAX_VALUE, stream));
       assertThrows(InvalidArgumentException.class, () -> pool.allocate(1, null));
-      assertThrows(
-          InvalidArgumentException.class, () -> pool.allocate(DataType.INT32, -1, stream));
+      assertThrows(InvalidArgumentException.class, () -> pool.allocate(DataType.INT32, -1, stream));
       if (other != device) {
         assertText(
             assertThrows(InvalidArgumentException.class, () -> pool.allocate(1, foreign)),
@@ -321,8 +320,7 @@ class PoolTest {
       assertThrows(NcclException.class, () -> pool.allocate(1, stream));
     }
     assertTrue(
-        TestBackend.eventually(
-            () -> pool.trim(0) >= 0 && pool.statistics().reservedBytes() == 0));
+        TestBackend.eventually(() -> pool.trim(0) >= 0 && pool.statistics().reservedBytes() == 0));
     pool.close();
   }
 }
