@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.ServiceLoader;
 
@@ -27,6 +28,9 @@ public interface Provider {
 
   /** See {@link UniqueId#create(Backend)}: {@value UniqueId#BYTES} bytes. */
   byte[] createUniqueId(Backend backend);
+
+  /** See {@link Launch#detect(Map)}. */
+  Optional<Launch> launch(Map<String, String> environment);
 
   /** See {@link Group#start()}. */
   Group startGroup();

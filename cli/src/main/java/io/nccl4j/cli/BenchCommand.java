@@ -2,6 +2,7 @@ package io.nccl4j.cli;
 
 import io.nccl4j.Backend;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Launch;
 import io.nccl4j.bench.Bench;
 import io.nccl4j.bench.Blocking;
 import io.nccl4j.bench.JsonWriter;
@@ -37,7 +38,7 @@ import picocli.CommandLine.Spec;
       "Before the first size of each type and op, the compilers are warmed up untimed, for at most",
       "1.5 s (0.3 s for each further type or op) and one operation a size.",
       "",
-      "Processes started by something else form one run if each has these variables:",
+      "Processes that torchrun, srun or mpirun started form one run; so do others if each has:",
       "  NCCL4J_RANK            number of the process's first rank",
       "  NCCL4J_NRANKS          ranks of all processes",
       "  NCCL4J_UNIQUE_ID       the same token in each, or",
@@ -227,15 +228,13 @@ final class BenchCommand implements Callable<Integer> {
       ParentWatch.start();
     }
     Placement placement = ranks.placement();
-    Path written = ranks.idFile();
-    if (written == null) {
+    Launch launch = ranks.launch();
+    if (launch == null) {
       return measure(configured, options, placement, new ArrayList<>());
     }
-    IdFileRemover remover = new IdFileRemover(written);
-    try {
-      return measure(configured, options, placement, new ArrayList<>(List.of(remover)));
-    } finally {
-      remover.remove();
+    try (launch) {
+      List<RunListener> listeners = new ArrayList<>(List.of(new LaunchCloser(launch)));
+      return measure(configured, options, placement, listeners);
     }
   }
 

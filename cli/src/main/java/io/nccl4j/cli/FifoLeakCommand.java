@@ -4,12 +4,12 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Launch;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bench.FifoLeak;
 import io.nccl4j.bench.Options;
 import io.nccl4j.bench.Placement;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -89,7 +89,7 @@ final class FifoLeakCommand implements Callable<Integer> {
     Placement placement = ranks.placement();
     UniqueId id = placement.id();
     if (id != null) {
-      return asProcess(options, placement, id, ranks.idFile());
+      return asProcess(options, placement, id, ranks.launch());
     }
     heading();
     List<FifoLeak.Result> results = new ArrayList<>();
@@ -102,7 +102,8 @@ final class FifoLeakCommand implements Callable<Integer> {
     return verdict(results);
   }
 
-  private int asProcess(Options options, Placement placement, UniqueId id, @Nullable Path idFile) {
+  private int asProcess(
+      Options options, Placement placement, UniqueId id, @Nullable Launch launch) {
     int nranks = placement.nranks();
     Device device = Device.get(options.backend(), placement.firstRank());
     if (nranks <= Runtime.getRuntime().availableProcessors()) {
@@ -111,8 +112,8 @@ final class FifoLeakCommand implements Callable<Integer> {
     List<FifoLeak.Result> results;
     try (Communicator communicator =
         Communicator.initRank(device, nranks, id, placement.firstRank(), FifoLeak.config())) {
-      if (idFile != null) {
-        new IdFileRemover(idFile).remove();
+      if (launch != null) {
+        launch.close();
       }
       results = FifoLeak.onRank(communicator, iterations(nranks), this::progress);
     }

@@ -98,6 +98,7 @@ final class ProcessGroup {
     environment.put(RankEnvironment.RANK, Integer.toString(firstRank));
     environment.put(RankEnvironment.NRANKS, Integer.toString(procs * options.localRanks()));
     environment.put(RankEnvironment.UNIQUE_ID, id.toString());
+    environment.put(RankEnvironment.LAUNCHER, RankEnvironment.OWN);
     environment.put(RankEnvironment.CHILD, "1");
     if (firstRank == 0) {
       builder.redirectOutput(results == null ? Redirect.INHERIT : Redirect.PIPE);

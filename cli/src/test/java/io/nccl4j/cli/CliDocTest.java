@@ -129,13 +129,15 @@ final class CliDocTest {
 
   @Test
   void variablesOfLaunchersAreListed() {
-    String section = section("## Processes");
+    String section = section("### Launchers");
     for (String variable :
         List.of(
             RankEnvironment.RANK,
             RankEnvironment.NRANKS,
             RankEnvironment.UNIQUE_ID,
-            RankEnvironment.UNIQUE_ID_FILE)) {
+            RankEnvironment.UNIQUE_ID_FILE,
+            RankEnvironment.RENDEZVOUS_DIR,
+            RankEnvironment.LAUNCHER)) {
       assertTrue(section.contains("| `" + variable + "` |"), variable);
     }
   }

@@ -93,7 +93,7 @@ class OptionsTableTest {
     refused(Run.ofLine(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "4"), line), "no unique id");
     refused(Run.ofLine(environment("x", "4"), line), "NCCL4J_RANK is 'x'; use a number");
     refused(Run.ofLine(environment("3", "4"), line), "ranks 3 to 4 asked for");
-    refused(Run.ofLine(environment("-1", "4"), line), "ranks -1 to 0 asked for");
+    refused(Run.ofLine(environment("-1", "4"), line), "NCCL4J_RANK is -1, but there are 4 ranks");
     refused(Run.ofLine(environment("0", "4"), "allreduce --procs 2"), "exclude each other");
   }
 

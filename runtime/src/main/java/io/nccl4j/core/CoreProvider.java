@@ -9,11 +9,13 @@ import io.nccl4j.Device;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.Launch;
 import io.nccl4j.MemoryPrediction;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
+import io.nccl4j.bootstrap.JobLaunch;
 import io.nccl4j.cuda.CudaBackend;
 import io.nccl4j.cuda.CudaInfo;
 import io.nccl4j.cuda.CudaMemory;
@@ -22,6 +24,7 @@ import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -89,6 +92,11 @@ public final class CoreProvider implements Provider {
   @Override
   public byte[] createUniqueId(Backend backend) {
     return runtime(backend).createUniqueId();
+  }
+
+  @Override
+  public Optional<Launch> launch(Map<String, String> environment) {
+    return JobLaunch.detect(environment);
   }
 
   @Override

@@ -1,0 +1,28 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Launch;
+import io.nccl4j.bench.RunInfo;
+import io.nccl4j.bench.RunListener;
+import io.nccl4j.bench.RunResult;
+import io.nccl4j.bench.SizeResult;
+
+/** Closes the launch, and so removes the file with the unique id, once all ranks are connected. */
+final class LaunchCloser implements RunListener {
+  private final Launch launch;
+
+  /** Closes {@code launch}. */
+  LaunchCloser(Launch launch) {
+    this.launch = launch;
+  }
+
+  @Override
+  public void started(RunInfo info) {
+    launch.close();
+  }
+
+  @Override
+  public void measured(SizeResult result) {}
+
+  @Override
+  public void finished(RunResult result) {}
+}
