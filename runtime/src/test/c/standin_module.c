@@ -1,6 +1,7 @@
 /* Modules and kernels: a kernel's name is looked up in a table of C functions. */
 #define _GNU_SOURCE
 #include "cuda_internal.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +20,8 @@ struct CUfunc_st {
   size_t sizes[MAX_PARAMS];
 };
 
-/*
- * Kernels that the project has in PTX get their twin here:
- *   {"nccl4j_name", nccl4j_name, 2, {sizeof(CUdeviceptr), sizeof(unsigned)}},
- * tests can add others by standin_kernel.
- */
-static struct CUfunc_st kernels[MAX_KERNELS] = {
-    {NULL, NULL, 0, {0}},
-};
+/* Kernels that the project has in PTX get their twin in standin_kernels.c; tests can add others. */
+static struct CUfunc_st kernels[MAX_KERNELS];
 
 int standin_kernel(const char *name, standin_kernel_fn fn, int params, const size_t *sizes) {
   int result = -1;
@@ -80,11 +75,31 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   return load(module, image);
 }
 
+/* What the compiler has to say of bad PTX, for those who left room for it. */
+static void write_log(unsigned count, CUjit_option *options, void **values) {
+  char *log = NULL;
+  size_t room = 0;
+  for (unsigned i = 0; i < count; i++) {
+    if (options[i] == CU_JIT_ERROR_LOG_BUFFER) {
+      log = values[i];
+    } else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+      room = (size_t)values[i];
+    }
+  }
+  if (log != NULL && room > 0) {
+    snprintf(log, room, "ptxas application ptx input, line 1; fatal : Missing .target directive\n");
+  }
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
     CUjit_option *options, void **optionValues) {
   ENTER(cuModuleLoadDataEx, NEEDS_CONTEXT);
   REQUIRE(numOptions == 0 || (options != NULL && optionValues != NULL), CUDA_ERROR_INVALID_VALUE);
-  return load(module, image);
+  CUresult result = load(module, image);
+  if (result == CUDA_ERROR_INVALID_PTX) {
+    write_log(numOptions, options, optionValues);
+  }
+  return result;
 }
 
 CUresult cuModuleUnload(CUmodule module) {

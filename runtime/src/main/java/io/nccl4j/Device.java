@@ -150,4 +150,15 @@ public interface Device {
 
   /** Creates an event on this device. */
   Event newEvent();
+
+  /**
+   * Compiles kernels of the program's own for this device, by the driver. It may wait for the
+   * device: load modules, and get their kernels, before operations are under way.
+   *
+   * @param ptx the text that {@code nvcc -ptx}, clang or NVRTC writes
+   * @throws PtxException if the driver's compiler refuses it; the exception has the compiler's log
+   * @throws CudaException if the driver cannot compile here
+   * @throws InvalidUsageException on the host backend, which runs no kernels
+   */
+  CudaModule loadModule(String ptx);
 }

@@ -19,6 +19,16 @@ final class Elements {
     };
   }
 
+  /** One element of such an array; bits above its width are copies of the highest. */
+  static long bits(Object array, int index) {
+    return switch (array) {
+      case byte[] bytes -> bytes[index];
+      case short[] shorts -> shorts[index];
+      case int[] ints -> ints[index];
+      default -> ((long[]) array)[index];
+    };
+  }
+
   /** Bits that count towards the value of a significand, the implicit one included. */
   static int precision(DataType type) {
     return switch (type) {

@@ -49,6 +49,21 @@ final class Pattern {
     return table;
   }
 
+  /** The columns' elements, in an array of their width. */
+  Object table() {
+    return table;
+  }
+
+  /** What is added to an element's index before its column is drawn. */
+  long seed() {
+    return seed;
+  }
+
+  /** How many representable values a result may be off; 0 compares bits. */
+  int tolerance() {
+    return tolerance;
+  }
+
   /** The type of the elements. */
   DataType type() {
     return type;
@@ -108,6 +123,25 @@ final class Pattern {
     }
   }
 
+  /** What is wrong in {@code array}, whose first element has index {@code first}. */
+  Wrong check(Object array, long first) {
+    long count = countWrong(array, first);
+    if (count == 0) {
+      return Wrong.NOTHING;
+    }
+    int i = 0;
+    while (isRight(Elements.bits(array, i), first + i)) {
+      i++;
+    }
+    return new Wrong(count, i, Elements.bits(array, i) & Elements.mask(type), at(first + i));
+  }
+
+  private boolean isRight(long got, long index) {
+    long expected = at(index);
+    return ((got ^ expected) & Elements.mask(type)) == 0
+        || tolerance > 0 && Elements.ulps(type, got, expected) <= tolerance;
+  }
+
   /** How many elements of {@code array}, the first of which has index {@code first}, are wrong. */
   long countWrong(Object array, long first) {
     return tolerance == 0 ? countUnequal(array, first) : countBeyondTolerance(array, first);
@@ -149,14 +183,7 @@ final class Pattern {
     long wrong = 0;
     int length = java.lang.reflect.Array.getLength(array);
     for (int i = 0; i < length; i++) {
-      long got =
-          switch (array) {
-            case byte[] bytes -> bytes[i];
-            case short[] shorts -> shorts[i];
-            case int[] ints -> ints[i];
-            default -> ((long[]) array)[i];
-          };
-      wrong += Elements.ulps(type, got, at(first + i)) <= tolerance ? 0 : 1;
+      wrong += isRight(Elements.bits(array, i), first + i) ? 0 : 1;
     }
     return wrong;
   }

@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.stream.IntStream;
+import org.apache.logging.log4j.LogManager;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -38,6 +39,7 @@ final class Worker {
   private final Timing timing;
   private final WarmUp warmUp;
   private final boolean careful;
+  private final ContentKernels kernels = new ContentKernels();
   private long checks;
 
   /**
@@ -92,6 +94,8 @@ final class Worker {
     }
     // Nobody leaves, and is missed, before the report is written.
     team.barrier();
+    // Not after a failure: unloading could wait for a device that is stuck.
+    kernels.close();
     return result;
   }
 
@@ -136,7 +140,7 @@ final class Worker {
 
   private void runSizes(
       DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
-    Contents contents = new Contents(type);
+    Contents contents = new Contents(type, kernels);
     warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
     options
         .sweep()
@@ -234,7 +238,12 @@ final class Worker {
       ranks.synchronize();
       long wrong = 0;
       for (LocalRank rank : ranks) {
-        wrong += contents.countWrong(rank.recv(0), expected(size, data, rank, seed, inPlace));
+        Wrong found = contents.check(rank.recv(0), expected(size, data, rank, seed, inPlace));
+        if (found.count() > 0) {
+          // Asked for here: without an error nobody has to wait for the logger to be set up.
+          LogManager.getLogger(Worker.class).warn("{} of rank {}: {}", program, rank.rank(), found);
+        }
+        wrong += found.count();
       }
       long all = (long) team.sum(wrong);
       if (all > 0) {

@@ -1,6 +1,7 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.Backend;
+import io.nccl4j.CudaModule;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
@@ -273,6 +274,11 @@ final class CudaDevice implements Device {
   @Override
   public Event newEvent() {
     return new CudaEvent(this);
+  }
+
+  @Override
+  public CudaModule loadModule(@Nullable String ptx) {
+    return PtxModule.load(this, ptx);
   }
 
   private static void requireSize(long bytes) {

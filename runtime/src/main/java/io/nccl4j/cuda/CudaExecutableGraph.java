@@ -102,8 +102,8 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     for (int i = 0; i < nodes.size(); i++) {
       if (nodes.get(i).usesClosed()) {
         throw new InvalidUsageException(
-            "launch: a buffer in the graph is closed",
-            "keep buffers open until the executable graph is closed");
+            "launch: a buffer in the graph is closed, or the module of a kernel",
+            "keep buffers and modules open until the executable graph is closed");
       }
     }
     own.awaitRoom();

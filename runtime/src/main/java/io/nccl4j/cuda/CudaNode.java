@@ -7,8 +7,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What is known of one step of a graph: a plan of operations, a copy or a fill, and the steps it
- * comes after.
+ * What is known of one step of a graph: a plan of operations, a copy, a fill or a kernel, and the
+ * steps it comes after.
  */
 record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[] after) {
   CudaNode {
@@ -24,6 +24,7 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
 
   static final int COPY = 1;
   static final int FILL = 2;
+  static final int KERNEL = 3;
 
   /** An operation in a plan; {@code order} counts the calls of the capture. */
   record Operation(
@@ -73,7 +74,8 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
     for (int i = 0; i < buffers.size(); i++) {
       Object part = buffers.get(i);
       if (part instanceof CudaBuffer buffer && buffer.isClosed()
-          || part instanceof CudaPinnedBuffer pinned && pinned.isClosed()) {
+          || part instanceof CudaPinnedBuffer pinned && pinned.isClosed()
+          || part instanceof PtxKernel.Run run && run.usesClosed()) {
         return true;
       }
     }

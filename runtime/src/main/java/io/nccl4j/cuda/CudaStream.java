@@ -406,16 +406,16 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
         CudaNode.FILL);
   }
 
-  /** A call of the driver. */
-  private interface Call {
-    int run();
+  /** Launches a kernel; there is room for it. */
+  void run(PtxKernel.Run kernel, IntSupplier launch) {
+    enqueue(launch, "cuLaunchKernel", kernel, null, CudaNode.KERNEL);
   }
 
   private void enqueue(
-      @Nullable Call call, String name, Object target, @Nullable Object source, int kind) {
+      @Nullable IntSupplier call, String name, Object target, @Nullable Object source, int kind) {
     if (call != null) {
       try (CudaDevice.Scope ignored = device.enter()) {
-        Driver.check(call.run(), name);
+        Driver.check(call.getAsInt(), name);
       }
     }
     CudaCapture capturing = capture;

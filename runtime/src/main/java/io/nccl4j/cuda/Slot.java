@@ -14,7 +14,7 @@ final class Slot {
   /** A launch of a graph. */
   @Nullable CudaExecutableGraph graph;
 
-  /** Buffers of a copy or fill. */
+  /** Buffers of a copy or fill; the run of a kernel. */
   @Nullable Object target;
 
   /** See {@link #target}. */
@@ -67,9 +67,14 @@ final class Slot {
     return false;
   }
 
-  /** Whether {@code part} is the buffer {@code whole} or a slice of it. */
+  /**
+   * Whether {@code part} is the buffer {@code whole} or a slice of it, or a run of a kernel that
+   * uses it or is of that module.
+   */
   static boolean isPart(@Nullable Object part, Object whole) {
-    return part == whole || part instanceof CudaBuffer buffer && buffer.root() == whole;
+    return part == whole
+        || part instanceof CudaBuffer buffer && buffer.root() == whole
+        || part instanceof PtxKernel.Run run && run.uses(whole);
   }
 
   String describe() {
@@ -77,6 +82,8 @@ final class Slot {
         ? works.describe()
         : graph != null
             ? graph.describe()
-            : other != null ? "a wait for an event" : "a copy or fill";
+            : other != null
+                ? "a wait for an event"
+                : target instanceof PtxKernel.Run run ? run.describe() : "a copy or fill";
   }
 }

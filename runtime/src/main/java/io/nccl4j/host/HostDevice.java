@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.Backend;
+import io.nccl4j.CudaModule;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
@@ -89,6 +90,12 @@ final class HostDevice implements Device {
   @Override
   public boolean bindThread() {
     return Machine.bindThread(ordinal);
+  }
+
+  @Override
+  public CudaModule loadModule(@Nullable String ptx) {
+    throw new InvalidUsageException(
+        "the host backend runs no CUDA kernels", "load the module on a device of Backend.CUDA");
   }
 
   @Override

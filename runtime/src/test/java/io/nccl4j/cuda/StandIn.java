@@ -308,6 +308,9 @@ public final class StandIn {
     private static final List<String> SHARED =
         List.of("-fPIC", "-fvisibility=hidden", "-shared", "-Wl,-z,defs");
 
+    /** Sources of the project's own kernels, of which the stand-in has twins. */
+    private static final String KERNELS = "bench/src/main/kernels";
+
     private record Result(int status, String output) {}
 
     private Compiler() {}
@@ -317,13 +320,16 @@ public final class StandIn {
       Path module = sources.getParent().getParent().getParent();
       try {
         Path all = Files.createDirectories(module.resolve("target/standin"));
-        Path directory = Files.createDirectories(all.resolve(hash(list(sources, "", ""))));
+        List<Path> inputs = new ArrayList<>(list(sources, "", ""));
+        Path root = module.getParent();
+        inputs.addAll(list(root.resolve(KERNELS), "", ".cu"));
+        Path directory = Files.createDirectories(all.resolve(hash(inputs)));
         Path own = Files.createDirectories(directory.resolve("nccl-" + version));
         StandIn standIn =
             new StandIn(version, directory.resolve("libcuda.so.1"), own.resolve("libnccl.so.2"));
         List<String> options =
             List.of("-DSTANDIN_NCCL_VERSION=" + version, "-Wl,-rpath,$ORIGIN/..");
-        once(standIn.cuda, list(sources, "standin_", ".c"), List.of(), List.of());
+        once(standIn.cuda, list(sources, "standin_", ".c"), List.of(), List.of("-I" + root));
         once(standIn.nccl, list(sources, "nccl_", ".c"), List.of(standIn.cuda), options);
         return standIn;
       } catch (IOException e) {
