@@ -1,13 +1,13 @@
 package io.nccl4j.bench;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.management.CompilationMXBean;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.LockSupport;
-import java.util.stream.Stream;
 
 /**
  * The just-in-time compilers' threads of this process, as Linux shows them. Where ranks take all
@@ -19,6 +19,14 @@ final class CompilerThreads {
   private static final long LOOK_NANOS = 1_000_000;
   private static final int QUIET_LOOKS = 3;
   private static final long PATIENCE_NANOS = 1_000_000_000;
+
+  /**
+   * Threads that are no compilers, by how often they were looked at: a new one gets its name a
+   * little after it starts. Reading all of them each time would keep the compilers from their work.
+   */
+  private static final Map<String, Integer> OTHERS = new ConcurrentHashMap<>();
+
+  private static final int ENOUGH_LOOKS = 3;
 
   private CompilerThreads() {}
 
@@ -40,23 +48,29 @@ final class CompilerThreads {
 
   /** Whether a compiler is running now; elsewhere than on Linux nobody can tell. */
   static boolean anyRuns() {
-    if (!Files.isDirectory(TASKS)) {
+    String[] tasks = TASKS.toFile().list();
+    if (tasks == null) {
       return false;
     }
-    try (Stream<Path> tasks = Files.list(TASKS)) {
-      return tasks.anyMatch(CompilerThreads::isRunningCompiler);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
+    for (String task : tasks) {
+      if (OTHERS.getOrDefault(task, 0) < ENOUGH_LOOKS && isRunningCompiler(task)) {
+        return true;
+      }
     }
+    return false;
   }
 
-  private static boolean isRunningCompiler(Path task) {
+  private static boolean isRunningCompiler(String task) {
     try {
       // "tid (name) state ...": the name may hold anything, the state follows the last parenthesis.
-      String stat = Files.readString(task.resolve("stat"));
+      String stat = Files.readString(TASKS.resolve(task).resolve("stat"));
       int end = stat.lastIndexOf(')');
-      String name = stat.substring(stat.indexOf('(') + 1, end);
-      return name.matches("C[12] Compiler.*") && stat.charAt(end + 2) == 'R';
+      int name = stat.indexOf('(') + 1;
+      if (stat.startsWith("C1 Compiler", name) || stat.startsWith("C2 Compiler", name)) {
+        return stat.charAt(end + 2) == 'R';
+      }
+      OTHERS.merge(task, 1, Integer::sum);
+      return false;
     } catch (IOException e) {
       // The thread has ended: there is no such file, or reading it fails with ESRCH.
       return false;

@@ -28,7 +28,24 @@ public final class Main {
 
   /** Runs a command and exits with its code. */
   public static void main(String[] arguments) {
+    logToStandardError();
     System.exit(new Main(System.getenv(), System.out, System.err).run(arguments));
+  }
+
+  /** By the Log4j API's own logger: an implementation would take longer to start than the rest. */
+  private static void logToStandardError() {
+    String level = System.getenv("NCCL4J_LOG_LEVEL");
+    Map<String, String> settings =
+        Map.of(
+            "log4j.provider", "org.apache.logging.log4j.simple.internal.SimpleProvider",
+            "org.apache.logging.log4j.simplelog.level", level == null ? "WARN" : level,
+            "org.apache.logging.log4j.simplelog.showdatetime", "true");
+    settings.forEach(
+        (name, value) -> {
+          if (System.getProperty(name) == null) {
+            System.setProperty(name, value);
+          }
+        });
   }
 
   /** Runs a command. */
@@ -43,6 +60,9 @@ public final class Main {
             new CommandLine(new SelftestCommand(context))
                 .addSubcommand(new FifoLeakCommand(context))
                 .addSubcommand(new FirstCallCommand(context)))
+        .addSubcommand(
+            new CommandLine(new JmhCommand()).setUnmatchedOptionsArePositionalParams(true))
+        .addSubcommand(new CompletionCommand(context))
         .setOut(new PrintWriter(out, true, out.charset()))
         .setErr(new PrintWriter(err, true, err.charset()))
         .setParameterExceptionHandler(this::badOption)
