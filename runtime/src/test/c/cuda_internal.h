@@ -59,6 +59,7 @@ extern _Thread_local bool si_in_host_function;
 int si_device_count(void);
 int si_driver_version(void);
 size_t si_device_memory(void);
+bool si_fabric(void);
 
 /* A thing to do, shared by the queues and graphs that hold it. */
 struct op {

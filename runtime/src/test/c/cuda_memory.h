@@ -21,6 +21,7 @@ struct physical {
   unsigned team;
   unsigned added;
   unsigned devices;
+  unsigned bound[MAX_DEVICES];
 };
 
 struct reservation {

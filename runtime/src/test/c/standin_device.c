@@ -30,6 +30,11 @@ int si_driver_version(void) {
   return (int)setting("STANDIN_CUDA_DRIVER", 13000);
 }
 
+/* Whether memory can be shared by fabric handle; no by default, as without IMEX. */
+bool si_fabric(void) {
+  return setting("STANDIN_CUDA_FABRIC", 0) != 0;
+}
+
 size_t si_device_memory(void) {
   return (size_t)setting("STANDIN_CUDA_MEMORY", 256L << 20);
 }
@@ -268,6 +273,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
       break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       *value = (int)setting("STANDIN_CUDA_VMM", 1);
+      break;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+      *value = si_fabric();
       break;
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
       *value = (int)setting("STANDIN_CUDA_MULTICAST", 1);

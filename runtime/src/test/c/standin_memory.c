@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Room for a fabric handle; the stand-in's is the path of the memory. */
+#define FABRIC_BYTES 64
+
 static struct physical *physicals;
 static struct mapping *mappings;
 static struct reservation *reservations;
@@ -76,7 +79,9 @@ static CUresult check_prop(const CUmemAllocationProp *prop) {
   REQUIRE(prop != NULL && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED
           && prop->win32HandleMetaData == NULL && valid_location(&prop->location),
       CUDA_ERROR_INVALID_VALUE);
-  REQUIRE((prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0,
+  REQUIRE((prop->requestedHandleTypes
+              & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                  | (si_fabric() ? CU_MEM_HANDLE_TYPE_FABRIC : 0))) == 0,
       CUDA_ERROR_NOT_SUPPORTED);
   return CUDA_SUCCESS;
 }
@@ -125,6 +130,9 @@ void si_physical_release(struct physical *physical) {
   if (physical->booked) {
     si_contexts[physical->prop.location.id].used -= physical->size;
     standin_count("memory", -(long)physical->size);
+  }
+  for (int device = 0; device < MAX_DEVICES; device++) {
+    standin_count("binding", -(long)physical->bound[device]);
   }
   close(physical->fd);
   free(physical);
@@ -355,13 +363,18 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     CUmemAllocationHandleType handleType, unsigned long long flags) {
   ENTER(cuMemExportToShareableHandle, NEEDS_INIT);
   REQUIRE(shareableHandle != NULL && flags == 0, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE(handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+  bool fabric = handleType == CU_MEM_HANDLE_TYPE_FABRIC && si_fabric();
+  REQUIRE(fabric || handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+      CUDA_ERROR_NOT_SUPPORTED);
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&si_lock);
   struct physical *physical = si_physical(handle);
-  CHECK(physical != NULL
-          && (physical->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+  CHECK(physical != NULL && (physical->prop.requestedHandleTypes & handleType),
       CUDA_ERROR_INVALID_VALUE);
+  if (fabric) {
+    snprintf(shareableHandle, FABRIC_BYTES, "/proc/%d/fd/%d", (int)getpid(), physical->fd);
+    goto done;
+  }
   int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
   CHECK(fd >= 0, CUDA_ERROR_OPERATING_SYSTEM);
   memcpy(shareableHandle, &fd, sizeof fd);
@@ -370,13 +383,7 @@ done:
   return result;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-    CUmemAllocationHandleType shHandleType) {
-  ENTER(cuMemImportFromShareableHandle, NEEDS_INIT);
-  REQUIRE(handle != NULL, CUDA_ERROR_INVALID_VALUE);
-  REQUIRE(shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
-  /* The descriptor itself is passed, not its address. */
-  int fd = (int)(intptr_t)osHandle;
+static CUresult import(CUmemGenericAllocationHandle *handle, int fd) {
   char link[64];
   char name[128] = "";
   int type;
@@ -404,6 +411,24 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
   *handle = physical->handle;
 done:
   pthread_mutex_unlock(&si_lock);
+  return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+    CUmemAllocationHandleType shHandleType) {
+  ENTER(cuMemImportFromShareableHandle, NEEDS_INIT);
+  REQUIRE(handle != NULL, CUDA_ERROR_INVALID_VALUE);
+  bool fabric = shHandleType == CU_MEM_HANDLE_TYPE_FABRIC && si_fabric();
+  REQUIRE(fabric || shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+      CUDA_ERROR_NOT_SUPPORTED);
+  /* The descriptor itself is passed, not its address; of a fabric handle the address. */
+  if (!fabric) {
+    return import(handle, (int)(intptr_t)osHandle);
+  }
+  int fd = open(osHandle, O_RDWR | O_CLOEXEC);
+  REQUIRE(fd >= 0, CUDA_ERROR_INVALID_VALUE);
+  CUresult result = import(handle, fd);
+  close(fd);
   return result;
 }
 

@@ -74,7 +74,15 @@ static CUresult bind(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, siz
           && mcOffset + size <= object->size,
       CUDA_ERROR_INVALID_VALUE);
   REQUIRE(object->devices & (1u << memory->prop.location.id), CUDA_ERROR_INVALID_DEVICE);
+  /* CUDA would wait here until all devices were added. */
+  REQUIRE(object->added == object->team, CUDA_ERROR_ILLEGAL_STATE);
   return CUDA_SUCCESS;
+}
+
+/* Counts a binding that bind has allowed. */
+static void bound(CUmemGenericAllocationHandle mcHandle, const struct physical *memory) {
+  si_physical(mcHandle)->bound[memory->prop.location.id]++;
+  standin_count("binding", 1);
 }
 
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
@@ -88,6 +96,9 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
   if (result == CUDA_SUCCESS && memOffset + size > memory->size) {
     result = CUDA_ERROR_INVALID_VALUE;
   }
+  if (result == CUDA_SUCCESS) {
+    bound(mcHandle, memory);
+  }
   pthread_mutex_unlock(&si_lock);
   return result;
 }
@@ -100,6 +111,9 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
   struct mapping *mapping = si_mapping(memptr);
   CUresult result =
       bind(mcHandle, mcOffset, size, mapping == NULL ? NULL : mapping->physical);
+  if (result == CUDA_SUCCESS) {
+    bound(mcHandle, mapping->physical);
+  }
   pthread_mutex_unlock(&si_lock);
   return result;
 }
@@ -111,8 +125,11 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
   struct physical *object = si_physical(mcHandle);
   CUresult result = CUDA_SUCCESS;
   CHECK(object != NULL && object->multicast && dev >= 0 && dev < si_device_count()
-          && (object->devices & (1u << dev)) && mcOffset + size <= object->size,
+          && (object->devices & (1u << dev)) && mcOffset + size <= object->size
+          && object->bound[dev] > 0,
       CUDA_ERROR_INVALID_VALUE);
+  object->bound[dev]--;
+  standin_count("binding", -1);
 done:
   pthread_mutex_unlock(&si_lock);
   return result;

@@ -72,6 +72,18 @@ public interface Device {
     return allocate(Require.bytes(type, count));
   }
 
+  /** Whether this device can do something with its memory, and why not. */
+  BackendInfo.Feature support(MemoryFeature feature);
+
+  /**
+   * Memory of this device step by step: physical memory, addresses and mappings.
+   *
+   * @throws InvalidUsageException if the device has no {@link MemoryFeature#VIRTUAL_MEMORY}, and on
+   *     the host backend: its heap is one range of addresses that all processes map, takes physical
+   *     memory when a buffer is allocated, and gives it back when that is closed
+   */
+  VirtualMemory newVirtualMemory();
+
   /** Makes a pool with the {@linkplain MemoryPoolOptions#DEFAULTS default options}. */
   default MemoryPool newMemoryPool() {
     return newMemoryPool(MemoryPoolOptions.DEFAULTS);

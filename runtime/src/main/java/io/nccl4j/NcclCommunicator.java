@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import java.time.Duration;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -146,6 +147,24 @@ public interface NcclCommunicator extends Communicator {
    * @throws InvalidArgumentException if the buffer is empty or not on this communicator's device
    */
   Registration register(DeviceBuffer buffer);
+
+  /**
+   * Registers the chunks of a pool that are not registered yet, once each, so that operations on
+   * all its buffers may do without copies. Local. A registered chunk stays until its registration
+   * ends, with the communicator at the latest. Call it again when the pool has grown.
+   *
+   * @return the registrations of all chunks, in the order in which the pool took them
+   */
+  List<Registration> register(MemoryPool pool);
+
+  /**
+   * Makes the chunks of a pool windows that are none yet, so that all its buffers lie in windows.
+   * All ranks call it, with pools that have the same number of new chunks; otherwise as {@link
+   * #registerWindow} and {@link #register(MemoryPool)}. For equal offsets on all ranks, which
+   * symmetric windows ask of collectives, give the pools their initial size, and let all ranks
+   * allocate the same buffers in the same order before any is closed.
+   */
+  List<Window> registerWindows(MemoryPool pool, boolean symmetric, boolean strictOrdering);
 
   /**
    * Makes a buffer a window, which other ranks can reach. All ranks call it; their buffers may have

@@ -78,6 +78,11 @@ final class CudaBuffer implements DeviceBuffer {
     return new CudaBuffer(device, address, bytes, null, booking, MemoryPurpose.USER, release);
   }
 
+  /** A buffer over memory that was mapped and is unmapped by others; they are told of its close. */
+  static CudaBuffer mapped(CudaDevice device, long address, long bytes, Runnable forget) {
+    return new CudaBuffer(device, address, bytes, null, null, MemoryPurpose.USER, forget);
+  }
+
   /** Memory that stays somebody else's. */
   static CudaBuffer wrapped(CudaDevice device, long address, long bytes) {
     return new CudaBuffer(device, address, bytes, null, null, MemoryPurpose.USER, null);

@@ -9,6 +9,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.NcclCommunicator;
@@ -32,6 +33,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -44,6 +46,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Function;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -1033,6 +1036,40 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     } finally {
       leave();
     }
+  }
+
+  @Override
+  public List<Registration> register(@Nullable MemoryPool pool) {
+    return ofChunks(pool, "register", CudaRegistration.class, this::register);
+  }
+
+  @Override
+  public List<Window> registerWindows(
+      @Nullable MemoryPool pool, boolean symmetric, boolean strictOrdering) {
+    return ofChunks(
+        pool,
+        "registerWindows",
+        CudaWindow.class,
+        chunk -> registerWindow(chunk, symmetric, strictOrdering));
+  }
+
+  /** One registration of each chunk: the one there is, or a new one. */
+  private <R> List<R> ofChunks(
+      @Nullable MemoryPool pool,
+      String call,
+      Class<? extends R> kind,
+      Function<CudaBuffer, R> registration) {
+    List<R> all = new ArrayList<>();
+    for (CudaBuffer chunk : CudaPool.require(pool, cudaDevice, call).buffers()) {
+      R known = null;
+      for (CudaRegistered one : registered) {
+        if (one.buffer() == chunk && kind.isInstance(one) && !one.isClosed()) {
+          known = kind.cast(one);
+        }
+      }
+      all.add(known == null ? registration.apply(chunk) : known);
+    }
+    return List.copyOf(all);
   }
 
   private CudaBuffer registrable(@Nullable DeviceBuffer buffer, String what) {

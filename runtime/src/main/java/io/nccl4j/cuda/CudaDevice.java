@@ -1,17 +1,20 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import io.nccl4j.CudaModule;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryFeature;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
+import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
@@ -133,6 +136,11 @@ final class CudaDevice implements Device {
     }
   }
 
+  /** The driver's number of the device. */
+  int handle() {
+    return handle;
+  }
+
   /** Compute capability, for example 90. */
   int capability() {
     return capability;
@@ -201,6 +209,16 @@ final class CudaDevice implements Device {
     CudaHeap.Block block = heap.allocate(owner, purpose, bytes);
     return CudaBuffer.allocated(
         this, block.address(), bytes, block.booking(), () -> heap.free(block));
+  }
+
+  @Override
+  public BackendInfo.Feature support(MemoryFeature feature) {
+    return MemorySupport.of(this, feature);
+  }
+
+  @Override
+  public VirtualMemory newVirtualMemory() {
+    return new CudaVirtualMemory(this);
   }
 
   @Override

@@ -7,6 +7,7 @@ import io.nccl4j.BackendInfo.Fact;
 import io.nccl4j.BackendInfo.Feature;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.BackendUnavailableException;
+import io.nccl4j.MemoryFeature;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.GpuLibrary;
 import io.nccl4j.bindings.LibraryNotFound;
@@ -32,35 +33,6 @@ import java.util.stream.IntStream;
 public final class CudaInfo {
   private static final int TEXT_BYTES = 256;
   private static final Path IMEX_CHANNELS = Path.of("/dev/nvidia-caps-imex-channels");
-
-  /** What a device says of itself. */
-  private enum Ability {
-    VIRTUAL_MEMORY(
-        "cuMem virtual memory", Cuda.CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED()),
-    FILE_HANDLES(
-        "memory of other processes by file descriptor",
-        Cuda.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED()),
-    FABRIC_HANDLES(
-        "memory of other machines by fabric handle",
-        Cuda.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED()),
-    MULTICAST("multicast (NVLS)", Cuda.CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED());
-
-    private final String label;
-    private final int attribute;
-
-    Ability(String label, int attribute) {
-      this.label = label;
-      this.attribute = attribute;
-    }
-
-    private String needs() {
-      return switch (this) {
-        case VIRTUAL_MEMORY, FILE_HANDLES -> "a device with virtual memory management";
-        case FABRIC_HANDLES -> "driver 12.3, NVLink between machines, IMEX";
-        case MULTICAST -> "driver 12.1, compute capability 9.0, NVSwitch";
-      };
-    }
-  }
 
   private CudaInfo() {}
 
@@ -93,8 +65,8 @@ public final class CudaInfo {
       }
     }
     if (!handles.isEmpty()) {
-      for (Ability ability : Ability.values()) {
-        features.add(ofDevices(ability, handles));
+      for (MemoryFeature feature : MemoryFeature.values()) {
+        features.add(ofDevices(feature, handles));
       }
     }
     return new BackendInfo(
@@ -243,7 +215,7 @@ public final class CudaInfo {
   }
 
   /** −1 where the driver does not know it. */
-  private static int attribute(int handle, int attribute) {
+  static int attribute(int handle, int attribute) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
       return Cuda.cuDeviceGetAttribute(out, attribute, handle) == Driver.SUCCESS
@@ -262,14 +234,15 @@ public final class CudaInfo {
     return new Feature(feature.label(), present, feature.needs(), reason);
   }
 
-  private static Feature ofDevices(Ability ability, List<Integer> handles) {
+  private static Feature ofDevices(MemoryFeature feature, List<Integer> handles) {
+    int attribute = MemorySupport.attribute(feature);
     List<Integer> without =
         IntStream.range(0, handles.size())
-            .filter(i -> attribute(handles.get(i), ability.attribute) <= 0)
+            .filter(i -> attribute(handles.get(i), attribute) <= 0)
             .boxed()
             .toList();
     boolean unknown =
-        without.stream().anyMatch(i -> attribute(handles.get(i), ability.attribute) < 0);
+        without.stream().anyMatch(i -> attribute(handles.get(i), attribute) < 0);
     String reason = "";
     if (unknown) {
       reason = "the driver does not know the attribute";
@@ -277,10 +250,10 @@ public final class CudaInfo {
       reason = handles.size() == 1 ? "the device says no" : "no device has it";
     } else if (!without.isEmpty()) {
       reason = "not on devices " + without;
-    } else if (ability == Ability.FABRIC_HANDLES && !Files.isDirectory(IMEX_CHANNELS)) {
+    } else if (feature == MemoryFeature.FABRIC_HANDLES && !Files.isDirectory(IMEX_CHANNELS)) {
       return new Feature(
-          ability.label, false, ability.needs(), "there is no IMEX channel in " + IMEX_CHANNELS);
+          feature.label(), false, feature.needs(), "there is no IMEX channel in " + IMEX_CHANNELS);
     }
-    return new Feature(ability.label, without.isEmpty(), ability.needs(), reason);
+    return new Feature(feature.label(), without.isEmpty(), feature.needs(), reason);
   }
 }

@@ -1,18 +1,21 @@
 package io.nccl4j.host;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import io.nccl4j.CudaModule;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryFeature;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
+import io.nccl4j.VirtualMemory;
 import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
@@ -56,6 +59,28 @@ final class HostDevice implements Device {
     HostHeap heap = HostProcess.self().heap();
     return new HostBuffer(
         this, heap.allocate(account(), MemoryPurpose.USER, bytes), heap.isShareable());
+  }
+
+  @Override
+  public BackendInfo.Feature support(MemoryFeature feature) {
+    String reason =
+        switch (feature) {
+          case VIRTUAL_MEMORY -> "the heap maps and unmaps memory by itself";
+          case FILE_DESCRIPTORS -> "processes share their heaps as a whole, without being asked";
+          case FABRIC_HANDLES -> "the host backend does not join machines";
+          case MULTICAST -> "processors have no multicast";
+          case null ->
+              throw new InvalidArgumentException("the feature is null", "pass a MemoryFeature");
+        };
+    return new BackendInfo.Feature(feature.label(), false, "a device of Backend.CUDA", reason);
+  }
+
+  @Override
+  public VirtualMemory newVirtualMemory() {
+    throw new InvalidUsageException(
+        this + " has no " + MemoryFeature.VIRTUAL_MEMORY.label() + ": the heap plays that part",
+        "use allocate or newMemoryPool, whose memory other processes reach without copies, or a"
+            + " device of Backend.CUDA");
   }
 
   @Override

@@ -7,6 +7,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPoolStatistics;
+import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.spi.EngineStream;
@@ -306,13 +307,21 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
 
   private long trimTo(long keepBytes) {
     long before = reserved;
+    NcclException failure = null;
     for (int i = chunks.size() - 1; i >= 0 && reserved > keepBytes; i--) {
       PoolChunk chunk = chunks.get(i);
       if (chunk.ranges.freeBytes() == chunk.bytes() && !chunk.isHeld()) {
         chunks.remove(i);
         reserved -= chunk.bytes();
-        chunk.free();
+        try {
+          chunk.free();
+        } catch (NcclException e) {
+          failure = failure == null ? e : failure;
+        }
       }
+    }
+    if (failure != null) {
+      throw failure;
     }
     return before - reserved;
   }

@@ -7,9 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.AddressRange;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceAccess;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.ExecutableGraph;
@@ -17,21 +19,28 @@ import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryDescriptor;
+import io.nccl4j.MemoryFeature;
 import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
+import io.nccl4j.MulticastMemory;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
+import io.nccl4j.PhysicalMemory;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -190,6 +199,10 @@ class CudaMemoryTest {
     everything();
     for (String function :
         List.of(
+            "cudaMalloc",
+            "cudaFree",
+            "cuIpcGetEventHandle",
+            "cuIpcOpenEventHandle",
             "cuMemAlloc_v2",
             "cuMemAllocPitch_v2",
             "cuMemAllocManaged",
@@ -207,6 +220,7 @@ class CudaMemoryTest {
       assertEquals(0, standIn.calls(function), function);
     }
     assertTrue(standIn.calls("cuMemCreate") > 0);
+    assertTrue(standIn.calls("cuMulticastBindMem") > 0);
     assertTrue(standIn.calls("cuGraphLaunch") > 0);
     assertTrue(standIn.calls("ncclAllReduce") > 0);
   }
@@ -222,6 +236,14 @@ class CudaMemoryTest {
       stream.fill(large, (byte) 7);
       stream.copy(large.slice(0, 64), rig.in.getFirst().slice(0, 64));
       stream.copy(pinned, large.slice(0, pinned.byteSize()));
+      try (MemoryPool pool = CudaRig.device(0).newMemoryPool()) {
+        DeviceBuffer pooled = pool.allocate(1 << 20, stream);
+        stream.fill(pooled, (byte) 1);
+        pooled.close();
+        stream.synchronize();
+        pool.trim(0);
+      }
+      mapAndBind();
       stream.record(event);
       stream.waitFor(event);
       event.toFuture().get(10, TimeUnit.SECONDS);
@@ -241,6 +263,25 @@ class CudaMemoryTest {
               })) {
         assertInstanceOf(CudaRig.Nothing.class, thrown, thrown::toString);
       }
+    }
+  }
+
+  private static void mapAndBind() {
+    try (VirtualMemory memory = CudaRig.device(0).newVirtualMemory()) {
+      long bytes = memory.minimumGranularity();
+      AddressRange range = memory.reserve(2 * bytes);
+      PhysicalMemory physical = memory.create(bytes, Set.of(MemoryFeature.FILE_DESCRIPTORS));
+      range.map(0, physical);
+      range.setAccess(0, bytes, DeviceAccess.READ_WRITE, List.of(CudaRig.device(0)));
+      range.buffer(0, 64).copyFrom(new int[] {1});
+      try (MemoryDescriptor descriptor = physical.exportDescriptor()) {
+        memory.importDescriptor(descriptor.number(), bytes).close();
+      }
+      MulticastMemory multicast = memory.createMulticast(bytes, 2, Set.of());
+      multicast.addDevice(CudaRig.device(0));
+      multicast.addDevice(CudaRig.device(1));
+      multicast.bind(0, physical, 0, bytes);
+      range.map(bytes, multicast);
     }
   }
 

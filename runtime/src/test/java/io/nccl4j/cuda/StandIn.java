@@ -201,7 +201,7 @@ public final class StandIn {
    * How much of something is alive.
    *
    * @param what memory (bytes of all devices), handle, mapping, reservation, pinned (bytes),
-   *     stream, event, graph, exec, module, context, comm, window or registration
+   *     stream, event, graph, exec, module, context, comm, window, registration or binding
    */
   public long live(String what) {
     long count = count("standin_live", what);
@@ -229,7 +229,8 @@ public final class StandIn {
             "context",
             "comm",
             "window",
-            "registration")) {
+            "registration",
+            "binding")) {
       if (live(what) != 0) {
         all.put(what, live(what));
       }

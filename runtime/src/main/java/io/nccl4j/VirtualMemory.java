@@ -1,0 +1,130 @@
+package io.nccl4j;
+
+import java.util.Set;
+
+/**
+ * Memory of a GPU step by step: physical memory, addresses, and which lies where. It owns all that
+ * is made by it; closing it gives everything back.
+ *
+ * <pre>{@code
+ * try (VirtualMemory memory = device.newVirtualMemory()) {
+ *   long bytes = memory.recommendedGranularity();
+ *   AddressRange range = memory.reserve(16 * bytes);
+ *   range.map(0, memory.create(bytes));
+ *   range.setAccess(0, bytes, DeviceAccess.READ_WRITE, List.of(device));
+ *   DeviceBuffer buffer = range.buffer(0, bytes);
+ *   ...
+ *   range.map(bytes, memory.create(bytes)); // grows in place
+ * }
+ * }</pre>
+ *
+ * <p>The order of giving back is buffers, mappings and bindings, then ranges and physical memory;
+ * another order is refused with an {@link InvalidUsageException} that says what is in the way. No
+ * call waits for the device: synchronise the streams that use memory before unmapping it.
+ *
+ * <p>All sizes, offsets and addresses are in bytes and multiples of {@link #minimumGranularity()}.
+ * Thread-safe. Of {@link Backend#CUDA} alone: on the host backend the heap plays this part, see
+ * {@link Device#newVirtualMemory()}.
+ */
+public interface VirtualMemory extends AutoCloseable {
+  /** The device. */
+  Device device();
+
+  /** What sizes and addresses must be multiples of, in bytes. */
+  long minimumGranularity();
+
+  /** What sizes should be multiples of, so that the device uses its largest pages, in bytes. */
+  long recommendedGranularity();
+
+  /** {@code bytes} rounded up to the recommended granularity. */
+  default long roundUp(long bytes) {
+    long unit = recommendedGranularity();
+    return Math.ceilDivExact(bytes, unit) * unit;
+  }
+
+  /**
+   * Takes physical memory of the device that no other process can import.
+   *
+   * @throws InvalidArgumentException if the size is not a multiple of the granularity, or 0
+   * @throws SystemErrorException if there is not so much
+   */
+  default PhysicalMemory create(long bytes) {
+    return create(bytes, Set.of());
+  }
+
+  /**
+   * Takes physical memory of the device that can be exported.
+   *
+   * @param handles {@link MemoryFeature#FILE_DESCRIPTORS}, {@link MemoryFeature#FABRIC_HANDLES},
+   *     both or none
+   * @throws InvalidUsageException if the device cannot do that; the message says why
+   */
+  PhysicalMemory create(long bytes, Set<MemoryFeature> handles);
+
+  /**
+   * Physical memory that another process, or another object of this one, has exported.
+   *
+   * @param descriptor from {@link PhysicalMemory#exportDescriptor()}; it stays the caller's
+   * @param bytes its size, which CUDA does not tell
+   */
+  PhysicalMemory importDescriptor(int descriptor, long bytes);
+
+  /**
+   * Physical memory that another process or machine has exported.
+   *
+   * @param handle from {@link PhysicalMemory#exportFabric()}
+   * @param bytes its size, which CUDA does not tell
+   */
+  PhysicalMemory importFabric(byte[] handle, long bytes);
+
+  /**
+   * Reserves addresses, without memory behind them.
+   *
+   * @throws InvalidArgumentException if the size is not a multiple of the granularity, or 0
+   */
+  AddressRange reserve(long bytes);
+
+  /**
+   * What sizes and offsets of multicast memory must be multiples of, in bytes.
+   *
+   * @param bytes the size wanted
+   * @param devices how many devices it is to join, 2 or more
+   * @param recommended whether to ask for the best one instead of the smallest
+   * @throws InvalidUsageException if there is no multicast; see {@link Device#support}
+   */
+  long multicastGranularity(long bytes, int devices, boolean recommended);
+
+  /**
+   * Makes multicast memory, of which each device is to have a copy. It takes no memory itself.
+   *
+   * @param bytes a multiple of {@link #multicastGranularity}
+   * @param devices how many devices it is to join, 2 or more
+   * @param handles as for {@link #create(long, Set)}
+   * @throws InvalidUsageException if there is no multicast; see {@link Device#support}
+   */
+  MulticastMemory createMulticast(long bytes, int devices, Set<MemoryFeature> handles);
+
+  /**
+   * Multicast memory that another process has exported.
+   *
+   * @param descriptor from {@link PhysicalMemory#exportDescriptor()}; it stays the caller's
+   * @param bytes the size it was made with
+   * @param devices the number of devices it was made for
+   */
+  MulticastMemory importMulticast(int descriptor, long bytes, int devices);
+
+  /** Physical memory that this object has and has not given back, in bytes; without imported. */
+  long physicalBytes();
+
+  /**
+   * Gives back all that was made by it: buffers, mappings, bindings, ranges, physical memory. What
+   * another {@code VirtualMemory} has mapped or bound of it lives until that one lets it go. Nothing
+   * is left out because something fails. Closing twice does nothing.
+   *
+   * @throws InvalidUsageException if works use its buffers, or a communicator has registered one;
+   *     nothing is given back then
+   * @throws NcclException if CUDA refused something; the rest was given back
+   */
+  @Override
+  void close();
+}
