@@ -118,8 +118,8 @@ public interface VirtualMemory extends AutoCloseable {
 
   /**
    * Gives back all that was made by it: buffers, mappings, bindings, ranges, physical memory. What
-   * another {@code VirtualMemory} has mapped or bound of it lives until that one lets it go. Nothing
-   * is left out because something fails. Closing twice does nothing.
+   * another {@code VirtualMemory} has mapped or bound of it lives until that one lets it go.
+   * Nothing is left out because something fails. Closing twice does nothing.
    *
    * @throws InvalidUsageException if works use its buffers, or a communicator has registered one;
    *     nothing is given back then

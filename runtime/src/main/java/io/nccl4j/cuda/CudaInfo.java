@@ -241,8 +241,7 @@ public final class CudaInfo {
             .filter(i -> attribute(handles.get(i), attribute) <= 0)
             .boxed()
             .toList();
-    boolean unknown =
-        without.stream().anyMatch(i -> attribute(handles.get(i), attribute) < 0);
+    boolean unknown = without.stream().anyMatch(i -> attribute(handles.get(i), attribute) < 0);
     String reason = "";
     if (unknown) {
       reason = "the driver does not know the attribute";

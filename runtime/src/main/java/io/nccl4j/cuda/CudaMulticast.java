@@ -140,8 +140,7 @@ final class CudaMulticast extends CudaPhysical implements MulticastMemory {
   }
 
   private int unbind(Binding binding) {
-    return Cuda.cuMulticastUnbind(
-        handle(), binding.device.handle(), binding.offset, binding.bytes);
+    return Cuda.cuMulticastUnbind(handle(), binding.device.handle(), binding.offset, binding.bytes);
   }
 
   /** Lets go what a binding held; returns the first failure. */

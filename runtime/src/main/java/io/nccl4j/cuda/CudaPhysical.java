@@ -15,8 +15,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A handle of CUDA for memory that can be mapped. Mappings and bindings hold it, of whichever owner:
- * it is not closed before them, and when its owner is closed, the last of them releases it.
+ * A handle of CUDA for memory that can be mapped. Mappings and bindings hold it, of whichever
+ * owner: it is not closed before them, and when its owner is closed, the last of them releases it.
  */
 @SuppressWarnings("try") // a scope is entered, not used
 class CudaPhysical implements PhysicalMemory {

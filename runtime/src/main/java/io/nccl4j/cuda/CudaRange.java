@@ -98,8 +98,7 @@ final class CudaRange implements AddressRange {
   }
 
   /** The mappings that make up a part without gaps, and end with it if {@code whole}. */
-  private NavigableMap<Long, Mapping> covering(
-      String call, long offset, long size, boolean whole) {
+  private NavigableMap<Long, Mapping> covering(String call, long offset, long size, boolean whole) {
     NavigableMap<Long, Mapping> parts = mapped(offset, size);
     long at = parts.isEmpty() ? -1 : parts.firstKey();
     boolean fits = at >= 0 && at <= offset && (!whole || at == offset);

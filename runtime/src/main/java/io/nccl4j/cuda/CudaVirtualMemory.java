@@ -42,8 +42,7 @@ final class CudaVirtualMemory implements VirtualMemory {
     try (CudaDevice.Scope ignored = device.enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment properties = MemoryCalls.properties(device, arena);
-      minimum =
-          MemoryCalls.granularity(properties, Cuda.CU_MEM_ALLOC_GRANULARITY_MINIMUM(), arena);
+      minimum = MemoryCalls.granularity(properties, Cuda.CU_MEM_ALLOC_GRANULARITY_MINIMUM(), arena);
       recommended =
           MemoryCalls.granularity(properties, Cuda.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED(), arena);
     }

@@ -226,8 +226,7 @@ class CudaVirtualMemoryTest {
       wrong(() -> range.setAccess(0, unit, null, List.of(device)), "the access is null");
       wrong(() -> range.setAccess(0, unit, DeviceAccess.READ, List.of()), "at least one device");
       Device host = Device.get(Backend.HOST, 0);
-      wrong(
-          () -> range.setAccess(0, unit, DeviceAccess.READ, List.of(host)), "not a cuda device");
+      wrong(() -> range.setAccess(0, unit, DeviceAccess.READ, List.of(host)), "not a cuda device");
       wrong(() -> memory.create(unit, Set.of(MemoryFeature.MULTICAST)), "no kind of handle");
       wrong(() -> memory.importDescriptor(-1, unit), "the descriptor is -1");
       wrong(() -> memory.importDescriptor(0, unit), "CUDA does not take it");
@@ -274,8 +273,7 @@ class CudaVirtualMemoryTest {
   @Test
   void fabricHandles() {
     try (VirtualMemory memory = device.newVirtualMemory()) {
-      refused(
-          () -> memory.create(unit, FABRIC), "memory of other machines", "says no", "IMEX");
+      refused(() -> memory.create(unit, FABRIC), "memory of other machines", "says no", "IMEX");
       StandIn.environment("STANDIN_CUDA_FABRIC", "1");
       PhysicalMemory physical = memory.create(unit, FABRIC);
       byte[] handle = physical.exportFabric();
@@ -478,8 +476,7 @@ class CudaVirtualMemoryTest {
                   assertEquals((2 - rank) * 0x01010101, theirs.toInts()[1023]);
                   mine.close();
                   theirs.close();
-                  assertEquals(
-                      window, nccl.registerWindows(pool, true, false).getFirst());
+                  assertEquals(window, nccl.registerWindows(pool, true, false).getFirst());
                   nccl.barrier(stream);
                   stream.synchronize();
                   window.close();
@@ -602,8 +599,7 @@ class CudaVirtualMemoryTest {
 
   /** What CUDA does not take back is said; the rest is given back all the same. */
   @ParameterizedTest(name = "{0}")
-  @ValueSource(
-      strings = {"cuMemUnmap", "cuMemAddressFree", "cuMemRelease", "cuMulticastUnbind"})
+  @ValueSource(strings = {"cuMemUnmap", "cuMemAddressFree", "cuMemRelease", "cuMulticastUnbind"})
   void givingBackFails(String step) {
     Map<String, Long> before = standIn.live();
     VirtualMemory memory = device.newVirtualMemory();
