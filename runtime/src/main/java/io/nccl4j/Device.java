@@ -53,6 +53,12 @@ public interface Device {
   String name();
 
   /**
+   * Where the device is on the PCI bus, as in {@code /sys/bus/pci/devices}, for example {@code
+   * 0000:0f:00.0}; empty where it is not on one, as on the host backend.
+   */
+  String pciAddress();
+
+  /**
    * Allocates device memory, aligned to at least 4096 bytes. Its contents are undefined.
    *
    * @param bytes size, 0 or more

@@ -22,6 +22,9 @@ import org.jspecify.annotations.Nullable;
  * of the process are aborted, all threads end, and the first failure is thrown.
  */
 public final class Bench {
+  /** Processors of this process; a thread that is bound would be told that there is one. */
+  static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
+
   private static final long LAST_WORDS_MILLIS = 5_000;
 
   private final Program program;
@@ -129,8 +132,11 @@ public final class Bench {
     return failure != null;
   }
 
-  private synchronized void finished(RunResult finished) {
-    result = finished;
+  // The thread that reports knows more of the machine than the others.
+  private synchronized void finished(RunResult finished, boolean reports) {
+    if (result == null || reports) {
+      result = finished;
+    }
   }
 
   private void fail(Throwable cause) {
@@ -173,7 +179,7 @@ public final class Bench {
    */
   private void bind(int thread) {
     int number = placement.firstRank() / options.gpus() + thread;
-    if (placement.nranks() / options.gpus() <= Runtime.getRuntime().availableProcessors()) {
+    if (placement.nranks() / options.gpus() <= PROCESSORS) {
       Device device =
           backend == Backend.HOST
               ? Device.get(backend, number)
@@ -188,10 +194,10 @@ public final class Bench {
       try {
         RunListener own = thread == 0 && placement.reports() ? listener : null;
         if (placement.id() == null) {
-          finished(worker(ranks, new ThreadTeam(meeting, thread), own));
+          finished(worker(ranks, new ThreadTeam(meeting, thread), own), own != null);
         } else {
           try (ProcessTeam team = new ProcessTeam(ranks)) {
-            finished(worker(ranks, team, own));
+            finished(worker(ranks, team, own), own != null);
           }
         }
       } catch (Throwable e) {

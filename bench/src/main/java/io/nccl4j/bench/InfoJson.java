@@ -46,13 +46,7 @@ public final class InfoJson {
     json.writeArrayFieldStart("libraries");
     for (LibraryInfo library : backend.libraries()) {
       json.writeStartObject();
-      json.writeStringField("name", library.name());
-      text(json, "path", library.path());
-      text(json, "found_by", library.foundBy());
-      text(json, "version", library.version());
-      text(json, "headers", library.headers());
-      text(json, "floor", library.floor());
-      text(json, "problem", library.problem());
+      library(json, library);
       json.writeArrayFieldStart("tried");
       for (String place : library.tried()) {
         json.writeString(place);
@@ -61,6 +55,48 @@ public final class InfoJson {
       json.writeEndObject();
     }
     json.writeEndArray();
+    devices(json, backend);
+    json.writeArrayFieldStart("features");
+    for (Feature feature : backend.features()) {
+      json.writeStartObject();
+      json.writeStringField("name", feature.name());
+      json.writeBooleanField("present", feature.isPresent());
+      text(json, "needs", feature.needs());
+      text(json, "reason", feature.reason());
+      json.writeEndObject();
+    }
+    json.writeEndArray();
+    facts(json, backend);
+    json.writeEndObject();
+  }
+
+  /** Writes what a run should keep of it: not what was searched and what it could do. */
+  static void found(JsonGenerator json, BackendInfo backend) throws IOException {
+    json.writeStartObject();
+    json.writeStringField("backend", backend.backend().label());
+    json.writeArrayFieldStart("libraries");
+    for (LibraryInfo library : backend.libraries()) {
+      json.writeStartObject();
+      library(json, library);
+      json.writeEndObject();
+    }
+    json.writeEndArray();
+    devices(json, backend);
+    facts(json, backend);
+    json.writeEndObject();
+  }
+
+  private static void library(JsonGenerator json, LibraryInfo library) throws IOException {
+    json.writeStringField("name", library.name());
+    text(json, "path", library.path());
+    text(json, "found_by", library.foundBy());
+    text(json, "version", library.version());
+    text(json, "headers", library.headers());
+    text(json, "floor", library.floor());
+    text(json, "problem", library.problem());
+  }
+
+  private static void devices(JsonGenerator json, BackendInfo backend) throws IOException {
     json.writeArrayFieldStart("devices");
     for (DeviceInfo device : backend.devices()) {
       json.writeStartObject();
@@ -73,21 +109,13 @@ public final class InfoJson {
       json.writeEndObject();
     }
     json.writeEndArray();
-    json.writeArrayFieldStart("features");
-    for (Feature feature : backend.features()) {
-      json.writeStartObject();
-      json.writeStringField("name", feature.name());
-      json.writeBooleanField("present", feature.isPresent());
-      text(json, "needs", feature.needs());
-      text(json, "reason", feature.reason());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
+  }
+
+  private static void facts(JsonGenerator json, BackendInfo backend) throws IOException {
     json.writeObjectFieldStart("facts");
     for (BackendInfo.Fact fact : backend.facts()) {
       json.writeStringField(fact.name(), fact.value());
     }
-    json.writeEndObject();
     json.writeEndObject();
   }
 

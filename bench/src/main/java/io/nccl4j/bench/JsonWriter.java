@@ -3,6 +3,8 @@ package io.nccl4j.bench;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.NcclMemoryStatistics;
 import io.nccl4j.SystemErrorException;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -16,6 +18,9 @@ import java.nio.file.StandardOpenOption;
 import java.time.LocalDateTime;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalDouble;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
@@ -24,7 +29,9 @@ import org.jspecify.annotations.Nullable;
  * document if neither a result nor a failure did. Differences: numbers and truth values are JSON's
  * own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
  * environment holds only the variables of NCCL, CUDA and nccl4j, without the unique id; {@code
- * nccl4j_version}, {@code backend}, {@code cold_time_us} and {@code warm_time_us} are added.
+ * nccl4j_version}, {@code backend}, {@code system} (libraries, driver, devices, processor), {@code
+ * cold_time_us}, {@code warm_time_us}, {@code line_latency_ns}, {@code memory} and the placements'
+ * {@code rounds_us} are added.
  */
 public final class JsonWriter implements RunListener, AutoCloseable {
   private static final int SCHEMA = 3;
@@ -138,8 +145,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
   public void started(RunInfo info) {
     step(
         () -> {
-          // NCCL's own version is not known to nccl4j's interface.
-          json.writeNullField("nccl_version");
+          number("nccl_version", info.ncclVersion());
           json.writeStringField("nccl4j_version", info.version());
           json.writeStringField("backend", info.backend().label());
           json.writeObjectFieldStart("config");
@@ -147,6 +153,18 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeArrayFieldStart("devices");
           for (RankInfo rank : info.ranks()) {
             device(rank);
+          }
+          json.writeEndArray();
+          json.writeEndObject();
+          json.writeObjectFieldStart("system");
+          json.writeStringField(
+              "java", Runtime.version() + " " + System.getProperty("java.vendor"));
+          json.writeStringField(
+              "os", System.getProperty("os.name") + " " + System.getProperty("os.version"));
+          json.writeStringField("arch", System.getProperty("os.arch"));
+          json.writeArrayFieldStart("backends");
+          for (BackendInfo backend : info.found()) {
+            InfoJson.found(json, backend);
           }
           json.writeEndArray();
           json.writeEndObject();
@@ -216,12 +234,33 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     json.writeNumberField("time", measured.micros());
     json.writeNumberField("alg_bw", measured.algBw());
     json.writeNumberField("bus_bw", measured.busBw());
-    if (measured.wrong().isPresent()) {
-      json.writeNumberField("nwrong", measured.wrong().getAsLong());
-    } else {
-      json.writeNullField("nwrong");
+    number("nwrong", measured.wrong());
+    json.writeArrayFieldStart("rounds_us");
+    for (double round : measured.rounds()) {
+      json.writeNumber(round);
     }
+    json.writeEndArray();
     json.writeEndObject();
+  }
+
+  private void number(String name, OptionalInt value) throws IOException {
+    number(name, value.isEmpty() ? OptionalLong.empty() : OptionalLong.of(value.getAsInt()));
+  }
+
+  private void number(String name, OptionalLong value) throws IOException {
+    if (value.isEmpty()) {
+      json.writeNullField(name);
+    } else {
+      json.writeNumberField(name, value.getAsLong());
+    }
+  }
+
+  private void number(String name, OptionalDouble value) throws IOException {
+    if (value.isEmpty()) {
+      json.writeNullField(name);
+    } else {
+      json.writeNumberField(name, value.getAsDouble());
+    }
   }
 
   @Override
@@ -239,10 +278,38 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeEndObject();
           json.writeNumberField("cold_time_us", result.coldMicros());
           json.writeNumberField("warm_time_us", result.warmMicros());
+          json.writeObjectFieldStart("line_latency_ns");
+          number("before", result.line().beforeNanos());
+          number("after", result.line().afterNanos());
+          json.writeEndObject();
+          memory(result.memory());
           strings("errors", List.of());
           json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
           json.close();
         });
+  }
+
+  private void memory(@Nullable MemoryUse memory) throws IOException {
+    if (memory == null) {
+      json.writeNullField("memory");
+      return;
+    }
+    json.writeObjectFieldStart("memory");
+    json.writeNumberField("buffer_bytes", memory.bufferBytes());
+    number("peak_resident_bytes", memory.peakResidentBytes());
+    number("shared_resident_bytes", memory.sharedResidentBytes());
+    NcclMemoryStatistics nccl = memory.nccl();
+    if (nccl == null) {
+      json.writeNullField("nccl");
+      json.writeStringField("nccl_problem", memory.ncclProblem());
+    } else {
+      json.writeObjectFieldStart("nccl");
+      json.writeNumberField("suspendable_bytes", nccl.suspendableBytes());
+      json.writeNumberField("persistent_bytes", nccl.persistentBytes());
+      json.writeNumberField("total_bytes", nccl.totalBytes());
+      json.writeEndObject();
+    }
+    json.writeEndObject();
   }
 
   /** The run ended with a failure instead of a result. */

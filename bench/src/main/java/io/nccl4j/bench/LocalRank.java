@@ -109,6 +109,11 @@ final class LocalRank implements AutoCloseable {
     }
   }
 
+  /** What the rank and its process have taken. */
+  MemoryUse memory() {
+    return MemoryUse.of(communicator, sendBuffer.byteSize() + recvBuffer.byteSize());
+  }
+
   /** How many different slices there are. */
   int positions() {
     return sends.length;

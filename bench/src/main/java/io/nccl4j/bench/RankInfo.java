@@ -8,7 +8,8 @@ package io.nccl4j.bench;
  * @param pid process id
  * @param host name of the machine, without its domain
  * @param device ordinal of the device
- * @param deviceId identification of the device; the backend's name where there is nothing better
+ * @param deviceId PCI address of the device, without its function; the backend's name where there
+ *     is none
  * @param deviceName name of the device for people
  */
 public record RankInfo(

@@ -60,8 +60,14 @@ final class Roster {
         ProcessHandle.current().pid(),
         host,
         device.ordinal(),
-        device.backend().label(),
+        deviceId(device),
         device.name());
+  }
+
+  /** As nccl-tests has it: domain, bus and device, without the function. */
+  private static String deviceId(Device device) {
+    String address = device.pciAddress();
+    return address.isEmpty() ? device.backend().label() : address.replaceFirst("\\.\\d+$", "");
   }
 
   // Fields as lines of text; a name too long for the record loses its end.

@@ -3,6 +3,7 @@ package io.nccl4j.bench;
 import java.time.LocalDateTime;
 import java.util.List;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * All of a run.
@@ -12,10 +13,18 @@ import java.util.stream.Stream;
  * @param coldMicros time of the very first operation, at the first size, on the slowest rank, in
  *     microseconds; it has connections, code and pages to make
  * @param warmMicros time of the same operation at the end of the run, measured in the same way
+ * @param line how far apart the processors were
+ * @param memory what was taken; null where nobody asked
  * @param end when it ended, in local time
  */
 public record RunResult(
-    RunInfo info, List<SizeResult> sizes, double coldMicros, double warmMicros, LocalDateTime end) {
+    RunInfo info,
+    List<SizeResult> sizes,
+    double coldMicros,
+    double warmMicros,
+    LineLatency line,
+    @Nullable MemoryUse memory,
+    LocalDateTime end) {
   /** Copies the list. */
   public RunResult {
     sizes = List.copyOf(sizes);

@@ -4,14 +4,15 @@ import io.nccl4j.SystemErrorException;
 import java.io.PrintStream;
 import java.time.format.DateTimeFormatter;
 import java.util.Locale;
+import java.util.OptionalDouble;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Prints nccl-tests' table, in its layout, so that what reads nccl-tests' output reads ours. Each
  * line is flushed. Differences: the first line names nccl4j; a device's identification is the name
  * of the backend where there is no bus address; the in-place columns are N/A for programs without
- * an in-place form; one footer line more tells the time of the first call, and of the same call at
- * the end.
+ * an in-place form; two footer lines more tell the time of the first call and of the same call at
+ * the end, and how long a cache line takes between processors of the ranks.
  */
 public final class TextWriter implements RunListener {
   static final DateTimeFormatter TIME =
@@ -39,7 +40,9 @@ public final class TextWriter implements RunListener {
   public void started(RunInfo info) {
     Options options = info.options();
     timestamps = options.timestamps();
-    line("# nccl4j version " + info.version() + " backend=" + info.backend().label());
+    String nccl =
+        info.ncclVersion().isEmpty() ? "" : " nccl-library=" + info.ncclVersion().getAsInt();
+    line("# nccl4j version " + info.version() + " backend=" + info.backend().label() + nccl);
     line("# Collective test starting: " + info.program().testsName());
     parameters(options);
     blocking(options.blocking());
@@ -170,8 +173,17 @@ public final class TextWriter implements RunListener {
     line(
         "# %-20s : %.1f us cold, %.1f us warm",
         "First call", result.coldMicros(), result.warmMicros());
+    line(
+        "# %-20s : %s before, %s after",
+        "Cache line, one way",
+        nanos(result.line().beforeNanos()),
+        nanos(result.line().afterNanos()));
     line("#");
     line("# Collective test concluded: %s", result.info().program().testsName());
+  }
+
+  private static String nanos(OptionalDouble value) {
+    return value.isEmpty() ? "N/A" : String.format(Locale.ROOT, "%.0f ns", value.getAsDouble());
   }
 
   private void line(String format, Object... values) {

@@ -1,6 +1,7 @@
 package io.nccl4j.bench;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import java.time.Clock;
@@ -8,6 +9,7 @@ import java.time.LocalDateTime;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
@@ -25,6 +27,8 @@ final class Worker {
   private static final int MOST_BATCHES = 25;
   private static final double LONG_NANOS = 200e6;
   private static final int FEW_BATCHES = 5;
+  private static final double ROUND_NANOS = 10e6;
+  private static final int ESTIMATES = 3;
   private static final int MOST_DISCARDED = 25;
   private static final int WARM_CALLS = 51;
 
@@ -70,11 +74,14 @@ final class Worker {
     this.careful = careful;
   }
 
-  /** Runs everything; the result is the same on all threads. */
+  /** Runs everything; what is measured of the collectives is the same on all threads. */
   RunResult run(String version) {
     LocalDateTime start = LocalDateTime.now(clock);
+    List<BackendInfo> found = listener == null ? List.of() : found();
+    OptionalDouble before = lineNanos();
     double cold = coldMicros();
-    RunInfo info = new RunInfo(program, options, backend, version, Roster.gather(ranks), start);
+    RunInfo info =
+        new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
     if (listener != null) {
       listener.started(info);
     }
@@ -88,7 +95,15 @@ final class Worker {
       }
     }
     double warm = warmMicros();
-    RunResult result = new RunResult(info, results, cold, warm, LocalDateTime.now(clock));
+    RunResult result =
+        new RunResult(
+            info,
+            results,
+            cold,
+            warm,
+            new LineLatency(before, lineNanos()),
+            listener == null ? null : ranks.first().memory(),
+            LocalDateTime.now(clock));
     if (listener != null) {
       listener.finished(result);
     }
@@ -97,6 +112,21 @@ final class Worker {
     // Not after a failure: unloading could wait for a device that is stuck.
     kernels.close();
     return result;
+  }
+
+  private List<BackendInfo> found() {
+    BackendInfo host = Backend.HOST.info();
+    return backend == Backend.HOST ? List.of(host) : List.of(host, backend.info());
+  }
+
+  /** Measured by the thread that reports; the others wait at the next barrier meanwhile. */
+  private OptionalDouble lineNanos() {
+    if (listener == null || !careful) {
+      return OptionalDouble.empty();
+    }
+    OptionalDouble nanos = LineProbe.nanos(nranks);
+    CompilerThreads.awaitIdle();
+    return nanos;
   }
 
   private List<ReduceOp.Kind> ops() {
@@ -174,55 +204,76 @@ final class Worker {
       contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
     }
     timing.nanos(1, options.blocking());
-    double seconds = (careful ? medianNanos() : meanNanos()) / options.iterations() / 1e9;
+    int all = options.iterations();
+    List<Double> rounds = careful ? rounds(operationsPerRound()) : List.of(round(all));
+    double micros = median(rounds);
+    double seconds = micros / 1e6;
     double algBw = size.algorithmBandwidth(seconds);
     OptionalLong wrong =
         options.check() > 0
             ? OptionalLong.of(countWrong(size, data, contents, inPlace))
             : OptionalLong.empty();
-    return new Measurement(seconds * 1e6, algBw, size.busBandwidth(algBw), wrong);
+    return new Measurement(micros, algBw, size.busBandwidth(algBw), wrong, rounds);
   }
 
   /**
-   * Times the iterations again and again, as long as that takes little, and returns the median of
-   * the ranks' mean times. Twenty operations of 0.2 µs are over before a processor has noticed; one
-   * time slice lost to another thread would multiply the result. What ran while a compiler did is
-   * run again.
+   * How many operations to time at once: all iterations; but where that is long, as few as waiting for them does not matter, so that there are several times to
+   * tell noise from. The fastest of some decides: one that was held up by something else would not.
    */
-  private double medianNanos() {
+  private int operationsPerRound() {
+    double one = Double.MAX_VALUE;
+    for (int i = 0; i < ESTIMATES; i++) {
+      one = Math.min(one, team.max(timing.nanos(1, options.blocking())));
+      if (one * options.iterations() < LONG_NANOS) {
+        return options.iterations();
+      }
+    }
+    return (int) Math.clamp(Math.ceil(ROUND_NANOS / one), 1, options.iterations());
+  }
+
+  /**
+   * Times all iterations, and again and again as long as that takes little; returns the mean times
+   * of an operation over the ranks and each round, in µs. Twenty operations of 0.2 µs are over
+   * before a processor has noticed; one time slice lost to another thread would multiply the
+   * result. What ran while a compiler did is run again.
+   */
+  private List<Double> rounds(int perRound) {
     CompilerThreads.awaitIdle();
+    int least = Math.ceilDiv(options.iterations(), perRound);
     List<Double> times = new ArrayList<>();
     double total = 0;
     int discarded = 0;
-    while (total < LONG_NANOS && times.size() < FEW_BATCHES
+    while (times.size() < least
+        || total < LONG_NANOS && times.size() < FEW_BATCHES
         || total < ENOUGH_NANOS && times.size() < MOST_BATCHES) {
       long before = CompilerThreads.compileMillis();
-      double nanos = timing.nanos(options.iterations(), options.blocking());
+      // All ranks come to the same mean, and so to the same decision.
+      double mean = round(perRound);
       boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
       if (discarded < MOST_DISCARDED && team.max(disturbed ? 1 : 0) > 0) {
         discarded++;
         CompilerThreads.awaitIdle();
         continue;
       }
-      // All ranks come to the same mean, and so to the same decision.
-      double mean = mean(nanos);
       times.add(mean);
-      total += mean;
+      total += mean * 1e3 * perRound;
     }
-    times.sort(null);
-    int middle = times.size() / 2;
-    return times.size() % 2 == 1
-        ? times.get(middle)
-        : (times.get(middle - 1) + times.get(middle)) / 2;
+    return times;
   }
 
-  private double meanNanos() {
-    return mean(timing.nanos(options.iterations(), options.blocking()));
+  private static double median(List<Double> values) {
+    List<Double> sorted = values.stream().sorted().toList();
+    int middle = sorted.size() / 2;
+    return sorted.size() % 2 == 1
+        ? sorted.get(middle)
+        : (sorted.get(middle - 1) + sorted.get(middle)) / 2;
   }
 
-  /** The mean of all ranks; each rank of this thread took as long as the thread. */
-  private double mean(double nanos) {
-    return team.sum(nanos * ranks.size()) / nranks;
+  /** Time of one operation in µs, the mean over a round's operations and all ranks. */
+  private double round(int operations) {
+    // Each rank of this thread took as long as the thread.
+    double nanos = timing.nanos(operations, options.blocking());
+    return team.sum(nanos * ranks.size()) / nranks / operations / 1e3;
   }
 
   /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */

@@ -14,6 +14,7 @@ import io.nccl4j.Stream;
 import java.time.Clock;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
@@ -72,6 +73,8 @@ class BenchTest {
     assertEquals(threads * gpus, result.info().ranks().size());
     assertEquals(Backend.HOST, result.info().backend());
     assertTrue(result.coldMicros() > 0);
+    assertEquals(2L * 4096, Objects.requireNonNull(result.memory()).bufferBytes());
+    assertEquals(1, result.info().found().size());
     for (SizeResult size : result.sizes()) {
       assertEquals("sum", size.redop());
       assertEquals(size.size() / 4, size.count());
@@ -79,6 +82,7 @@ class BenchTest {
         assertTrue(measured.micros() > 0);
         assertEquals(OptionalLong.of(0), measured.wrong());
         assertEquals(size.size() / 1e3 / measured.micros(), measured.algBw(), 1e-9);
+        assertEquals(List.of(measured.micros()), measured.rounds());
       }
     }
   }
@@ -109,11 +113,18 @@ class BenchTest {
     Clock clock = Clock.systemUTC();
     Placement placement = Placement.alone(options);
     long start = System.nanoTime();
-    assertTrue(
-        new Bench(new AllReduceProgram(), options, placement, new Recorder(), clock)
-            .run()
-            .correct());
+    RunResult result =
+        new Bench(new AllReduceProgram(), options, placement, new Recorder(), clock).run();
     assertTrue(System.nanoTime() - start < 20_000_000_000L);
+    assertTrue(result.correct());
+    Measurement measured = result.sizes().getFirst().outOfPlace();
+    assertTrue(measured.rounds().size() > 1, measured::toString);
+    assertTrue(measured.rounds().stream().anyMatch(r -> r <= measured.micros()));
+    assertTrue(measured.rounds().stream().anyMatch(r -> r >= measured.micros()));
+    // Measured from the thread of a rank, which is bound.
+    boolean possible = LineProbe.nanos(2).isPresent();
+    assertEquals(possible, result.line().beforeNanos().isPresent());
+    assertEquals(possible, result.line().afterNanos().isPresent());
   }
 
   @Test

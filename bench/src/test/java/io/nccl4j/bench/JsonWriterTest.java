@@ -8,12 +8,16 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.NcclMemoryStatistics;
 import io.nccl4j.SystemErrorException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -60,11 +64,14 @@ class JsonWriterTest {
             "nccl4j_version",
             "backend",
             "config",
+            "system",
             "results",
             "out_of_bounds",
             "average_bus_bandwidth",
             "cold_time_us",
             "warm_time_us",
+            "line_latency_ns",
+            "memory",
             "errors",
             "end_time"),
         names(root));
@@ -102,7 +109,10 @@ class JsonWriterTest {
             "experiment_name"),
         names(root.at("/results/0")));
     assertEquals(
-        List.of("time", "alg_bw", "bus_bw", "nwrong"), names(root.at("/results/0/in_place")));
+        List.of("time", "alg_bw", "bus_bw", "nwrong", "rounds_us"),
+        names(root.at("/results/0/in_place")));
+    assertEquals(
+        List.of("backend", "libraries", "devices", "facts"), names(root.at("/system/backends/0")));
   }
 
   @Test
@@ -129,6 +139,58 @@ class JsonWriterTest {
         root.at("/average_bus_bandwidth/bandwidth").doubleValue());
     assertTrue(root.at("/average_bus_bandwidth/okay").isNull());
     assertEquals(0, root.get("errors").size());
+    assertTrue(root.get("nccl_version").isNull());
+    assertEquals(51.5, root.at("/line_latency_ns/before").doubleValue());
+    assertEquals(238.25, root.at("/line_latency_ns/after").doubleValue());
+    assertEquals(123, root.at("/memory/peak_resident_bytes").longValue());
+    assertTrue(root.at("/memory/shared_resident_bytes").isNull());
+    assertEquals("no NCCL", root.at("/memory/nccl_problem").textValue());
+    assertEquals(123456.78, root.at("/results/1/out_of_place/rounds_us/0").doubleValue());
+    assertEquals("Some Processor", root.at("/system/backends/0/facts/processor").textValue());
+  }
+
+  @Test
+  void tellsWhatRunsOnGpusUse() throws IOException {
+    JsonWriter writer = create();
+    RunResult plain = SampleRun.sendRecv();
+    BackendInfo.LibraryInfo library =
+        new BackendInfo.LibraryInfo(
+            "libnccl.so.2",
+            "/opt/libnccl.so.2",
+            "system",
+            "2.30.7",
+            "2.30.7",
+            "2.19.0",
+            "",
+            List.of("/home/somebody: no such file"));
+    BackendInfo cuda =
+        new BackendInfo(Backend.CUDA, "", "", List.of(library), List.of(), List.of(), List.of());
+    RunInfo info =
+        new RunInfo(
+            plain.info().program(),
+            plain.info().options(),
+            Backend.CUDA,
+            "1.2.3",
+            List.of(new RankInfo(0, 0, 1, "node", 0, "0000:0f:00", "NVIDIA H200")),
+            List.of(cuda),
+            SampleRun.START);
+    MemoryUse memory =
+        new MemoryUse(
+            1 << 20,
+            OptionalLong.of(1),
+            OptionalLong.of(2),
+            new NcclMemoryStatistics(10, false, 20, 30),
+            "");
+    SampleRun.tell(
+        writer,
+        new RunResult(info, plain.sizes(), 5, 1, LineLatency.UNKNOWN, memory, SampleRun.START));
+    JsonNode root = read(writer);
+    assertEquals(23007, root.get("nccl_version").intValue());
+    assertEquals("0000:0f:00", root.at("/config/devices/0/device_hex").textValue());
+    assertEquals("/opt/libnccl.so.2", root.at("/system/backends/0/libraries/0/path").textValue());
+    assertEquals(30, root.at("/memory/nccl/total_bytes").longValue());
+    assertTrue(root.at("/line_latency_ns/before").isNull());
+    assertFalse(Files.readString(writer.file()).contains("somebody"));
   }
 
   @Test

@@ -1,8 +1,10 @@
 package io.nccl4j.bench;
 
 import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
 import java.time.LocalDateTime;
 import java.util.List;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 
 /** A made-up run for the writers' tests. */
@@ -29,6 +31,15 @@ final class SampleRun {
         List.of(
             new RankInfo(0, 0, 4242, "node", 0, "host", "Some Processor"),
             new RankInfo(1, 0, 4242, "node", 1, "host", "Some Processor")),
+        List.of(
+            new BackendInfo(
+                Backend.HOST,
+                "",
+                "",
+                List.of(),
+                List.of(),
+                List.of(),
+                List.of(new BackendInfo.Fact("processor", "Some Processor")))),
         START);
   }
 
@@ -45,10 +56,12 @@ final class SampleRun {
             line(
                 1 << 30,
                 1 << 28,
-                new Measurement(100, 10737.4, 10737.4, OptionalLong.empty()),
+                new Measurement(100, 10737.4, 10737.4, OptionalLong.empty(), List.of(100.0)),
                 measured(101, 1.5, 1.5, 3))),
         812.345,
         1.25,
+        new LineLatency(OptionalDouble.of(51.5), OptionalDouble.of(238.25)),
+        new MemoryUse(16, OptionalLong.of(123), OptionalLong.empty(), null, "no NCCL"),
         START.plusSeconds(9));
   }
 
@@ -60,6 +73,8 @@ final class SampleRun {
                 8, 2, "float", "none", -1, measured(1.25, 0.0064, 0.0064, 0), null, 20, START)),
         5.04,
         0.75,
+        LineLatency.UNKNOWN,
+        null,
         START.plusSeconds(1));
   }
 
@@ -68,7 +83,7 @@ final class SampleRun {
   }
 
   private static Measurement measured(double micros, double algBw, double busBw, long wrong) {
-    return new Measurement(micros, algBw, busBw, OptionalLong.of(wrong));
+    return new Measurement(micros, algBw, busBw, OptionalLong.of(wrong), List.of(micros));
   }
 
   static void tell(RunListener listener, RunResult result) {

@@ -36,7 +36,7 @@ import picocli.CommandLine.Spec;
       "Ranks are procs x nthreads x ngpus. Sizes are bytes, with K, M or G for 2^10, 2^20, 2^30.",
       "Times are microseconds, bandwidths GB/s with 1 GB = 10^9 bytes.",
       "Before the first size of each type and op, the compilers are warmed up untimed, for at most",
-      "1.5 s (0.3 s for each further type or op) and one operation a size.",
+      "3 s (0.5 s for each further type or op) and one operation a size.",
       "",
       "Processes that torchrun, srun or mpirun started form one run; so do others if each has:",
       "  NCCL4J_RANK            number of the process's first rank",

@@ -265,8 +265,8 @@ final class CudaDevice implements Device {
     return NumaNode.bindThread(this);
   }
 
-  /** As in {@code /sys/bus/pci/devices}. */
-  String pciAddress() {
+  @Override
+  public String pciAddress() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(NAME_BYTES);
       Driver.check(Cuda.cuDeviceGetPCIBusId(out, NAME_BYTES, handle), "cuDeviceGetPCIBusId");

@@ -54,6 +54,11 @@ final class HostDevice implements Device {
   }
 
   @Override
+  public String pciAddress() {
+    return "";
+  }
+
+  @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
     HostHeap heap = HostProcess.self().heap();
