@@ -217,8 +217,9 @@ final class Worker {
   }
 
   /**
-   * How many operations to time at once: all iterations; but where that is long, as few as waiting for them does not matter, so that there are several times to
-   * tell noise from. The fastest of some decides: one that was held up by something else would not.
+   * How many operations to time at once: all iterations; but where that is long, as few as waiting
+   * for them does not matter, so that there are several times to tell noise from. The fastest of
+   * some decides: one that was held up by something else would not.
    */
   private int operationsPerRound() {
     double one = Double.MAX_VALUE;
