@@ -50,7 +50,7 @@ public final class AllToAllVProgram extends Program {
   }
 
   @Override
-  public void check(Options options, int nranks) {
+  void checkGroup(Options options, int nranks) {
     if (traffic.file() == null) {
       return;
     }

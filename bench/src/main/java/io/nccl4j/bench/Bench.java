@@ -9,10 +9,14 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import java.time.Clock;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.function.Supplier;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,6 +45,10 @@ public final class Bench {
   private final List<Communicator> joined = new ArrayList<>();
   private @Nullable Throwable failure;
   private @Nullable RunResult result;
+
+  // Set before there are threads.
+  private MemoryPhases.@Nullable Meter meter;
+  private @Nullable UniqueId id;
 
   /**
    * A run.
@@ -83,7 +91,13 @@ public final class Bench {
    * @throws InterruptedException if the caller was interrupted; the ranks are aborted then
    */
   public RunResult run() throws InterruptedException {
-    List<Communicator> local = placement.id() == null ? initAll() : List.of();
+    meter = options.method().memory() && placement.reports() ? meter() : null;
+    boolean alone = placement.id() == null;
+    id = alone && options.setup().parallelInit() ? UniqueId.create(backend) : placement.id();
+    List<Communicator> local =
+        options.setup().parallelInit()
+            ? List.of()
+            : alone ? initAll() : joinRanks(0, options.localRanks());
     List<Thread> threads = new ArrayList<>();
     for (int t = 0; t < options.threads(); t++) {
       int thread = t;
@@ -157,12 +171,20 @@ public final class Bench {
     return effect.getCause() == cause;
   }
 
+  private List<Device> devices() {
+    return IntStream.range(0, options.localRanks()).mapToObj(this::device).toList();
+  }
+
+  private Device device(int local) {
+    return placement.device(backend, local, options.setup());
+  }
+
+  private MemoryPhases.Meter meter() {
+    return new MemoryPhases.Meter(devices().stream().distinct().toList());
+  }
+
   private List<Communicator> initAll() {
-    List<Device> devices = new ArrayList<>();
-    for (int i = 0; i < options.localRanks(); i++) {
-      devices.add(placement.device(backend, i));
-    }
-    Communicators all = Communicator.initAll(devices, CommunicatorConfig.defaults());
+    Communicators all = Communicator.initAll(devices(), options.setup().config());
     List<Communicator> local = new ArrayList<>();
     all.forEach(local::add);
     joined(local);
@@ -181,9 +203,7 @@ public final class Bench {
     int number = placement.firstRank() / options.gpus() + thread;
     if (placement.nranks() / options.gpus() <= PROCESSORS) {
       Device device =
-          backend == Backend.HOST
-              ? Device.get(backend, number)
-              : placement.device(backend, thread * options.gpus());
+          backend == Backend.HOST ? Device.get(backend, number) : device(thread * options.gpus());
       device.bindThread();
     }
   }
@@ -211,42 +231,83 @@ public final class Bench {
 
   private RunResult worker(RankSet ranks, Team team, @Nullable RunListener own) {
     return new Worker(program, options, ranks, team, own, clock, careful)
-        .run(Provider.get().version());
+        .run(Provider.get().version(), own == null ? null : meter);
   }
 
   private RankSet ranks(int thread, List<Communicator> local) {
     int gpus = options.gpus();
-    UniqueId id = placement.id();
+    Setup setup = options.setup();
     List<Communicator> communicators =
-        id == null
-            ? local.subList(thread * gpus, (thread + 1) * gpus)
-            : joinRanks(thread * gpus, id);
+        local.isEmpty()
+            ? joinRanks(thread * gpus, gpus)
+            : local.subList(thread * gpus, (thread + 1) * gpus);
     List<LocalRank> ranks = new ArrayList<>();
+    List<LocalRank.Member> members = new ArrayList<>();
     try {
+      members.addAll(members(communicators));
+      boolean nullStream = setup.nullStream() && backend == Backend.CUDA;
       for (int i = 0; i < gpus; i++) {
-        ranks.add(new LocalRank(i, communicators.get(i), capacity()));
+        LocalRank.Member member = members.get(i);
+        long capacity = capacity(member.group().nranks());
+        int unaligned = options.method().unaligned();
+        ranks.add(new LocalRank(i, member, capacity, unaligned, nullStream));
       }
-      return new RankSet(ranks);
+      if (setup.registration() != Setup.Registration.NONE && backend == Backend.CUDA) {
+        Together.call(ranks.stream().map(rank -> registering(rank, setup)).toList());
+      }
+      Duration timeout =
+          setup.timeoutSeconds() == 0 ? null : Duration.ofSeconds(setup.timeoutSeconds());
+      return new RankSet(ranks, timeout);
     } catch (Throwable e) {
       fail(e);
       Closing.all(ranks);
-      Closing.all(communicators.subList(ranks.size(), gpus));
+      for (int i = ranks.size(); i < members.size(); i++) {
+        Closing.all(members.get(i).communicators());
+      }
+      if (members.isEmpty()) {
+        Closing.all(communicators);
+      }
       throw e;
     }
   }
 
-  private List<Communicator> joinRanks(int firstLocal, UniqueId id) {
-    CommunicatorConfig config = CommunicatorConfig.defaults();
+  private static Supplier<Boolean> registering(LocalRank rank, Setup setup) {
+    return () -> {
+      rank.register(setup.registration());
+      return true;
+    };
+  }
+
+  /** The communicators that operations run on: all ranks', or those of the groups. */
+  private List<LocalRank.Member> members(List<Communicator> communicators) {
+    Split split = options.setup().split();
+    if (split == null) {
+      return communicators.stream().map(one -> new LocalRank.Member(one, one, 0)).toList();
+    }
+    List<LocalRank.Member> members =
+        Together.call(
+            communicators.stream()
+                .map(world -> (Supplier<LocalRank.Member>) () -> member(world, split))
+                .toList());
+    joined(members.stream().map(LocalRank.Member::group).toList());
+    return members;
+  }
+
+  private LocalRank.Member member(Communicator world, Split split) {
+    int color = split.color(world.rank(), options.localRanks(), world.nranks());
+    Communicator group = world.split(color, world.rank());
+    return new LocalRank.Member(world, Objects.requireNonNull(group), color);
+  }
+
+  private List<Communicator> joinRanks(int firstLocal, int count) {
+    CommunicatorConfig config = options.setup().config();
+    UniqueId shared = Objects.requireNonNull(id);
     List<CompletableFuture<Communicator>> joining = new ArrayList<>();
-    for (int i = 0; i < options.gpus(); i++) {
+    for (int i = 0; i < count; i++) {
       int local = firstLocal + i;
       joining.add(
           Communicator.initRankAsync(
-              placement.device(backend, local),
-              placement.nranks(),
-              id,
-              placement.firstRank() + local,
-              config));
+              device(local), placement.nranks(), shared, placement.firstRank() + local, config));
     }
     try {
       List<Communicator> communicators = joining.stream().map(CompletableFuture::join).toList();
@@ -264,7 +325,7 @@ public final class Bench {
   }
 
   /** Bytes of the largest case's buffers, whatever the element type rounds it to. */
-  private long capacity() {
+  private long capacity(int nranks) {
     return options.types().stream()
         .mapToLong(
             type ->
@@ -273,7 +334,7 @@ public final class Bench {
                         type,
                         options.ops().getFirst(),
                         -1,
-                        placement.nranks(),
+                        nranks,
                         options.sweep().maxBytes())
                     .size())
         .max()

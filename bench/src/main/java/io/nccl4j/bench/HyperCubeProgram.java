@@ -25,7 +25,7 @@ public final class HyperCubeProgram extends Program {
   }
 
   @Override
-  public void check(Options options, int nranks) {
+  void checkGroup(Options options, int nranks) {
     if (Integer.bitCount(nranks) != 1) {
       throw new InvalidArgumentException(
           "there are " + nranks + " ranks", "hypercube takes a power of two of them");

@@ -49,6 +49,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
   private final Path file;
   private final JsonGenerator json;
   private boolean inResults;
+  private boolean cpuTime;
 
   private JsonWriter(Path file, JsonGenerator json) {
     this.file = file;
@@ -170,6 +171,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeEndObject();
           json.writeArrayFieldStart("results");
           inResults = true;
+          cpuTime = info.options().method().cpuTime();
         });
   }
 
@@ -186,13 +188,13 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     }
     json.writeNumberField("warmup_iters", options.warmup());
     json.writeNumberField("iterations", options.iterations());
-    json.writeNumberField("aggregated_iterations", 1);
+    json.writeNumberField("aggregated_iterations", options.method().aggregated());
     json.writeNumberField("validation", options.check());
-    json.writeNumberField("graph", 0);
+    json.writeNumberField("graph", options.method().graphLaunches());
     json.writeBooleanField("blocking_collectives", options.blocking() != Blocking.NONE);
-    json.writeBooleanField("per_iter_timing", false);
-    json.writeNumberField("per_iter_skip", 0);
-    json.writeBooleanField("parallel_init", false);
+    json.writeBooleanField("per_iter_timing", options.method().perIteration());
+    json.writeNumberField("per_iter_skip", options.method().skipped());
+    json.writeBooleanField("parallel_init", options.setup().parallelInit());
   }
 
   private void device(RankInfo rank) throws IOException {
@@ -219,6 +221,8 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeNumberField("root", result.root());
           placement("out_of_place", result.outOfPlace());
           placement("in_place", result.inPlace());
+          iterations("out_of_place_per_iter", result.outOfPlace());
+          iterations("in_place_per_iter", result.inPlace());
           json.writeNumberField("actual_iterations", result.iterations());
           json.writeStringField("experiment_name", "");
           json.writeEndObject();
@@ -232,15 +236,51 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     }
     json.writeObjectFieldStart(name);
     json.writeNumberField("time", measured.micros());
+    if (cpuTime) {
+      json.writeNumberField("cpu_time", measured.cpuMicros());
+    }
     json.writeNumberField("alg_bw", measured.algBw());
     json.writeNumberField("bus_bw", measured.busBw());
     number("nwrong", measured.wrong());
-    json.writeArrayFieldStart("rounds_us");
-    for (double round : measured.rounds()) {
-      json.writeNumber(round);
+    numbers("rounds_us", measured.rounds());
+    json.writeEndObject();
+  }
+
+  private void iterations(String name, @Nullable Measurement measured) throws IOException {
+    IterationTimes each = measured == null ? null : measured.iterations();
+    if (each == null) {
+      return;
+    }
+    json.writeObjectFieldStart(name);
+    json.writeNumberField("skipped_iterations", each.skipped());
+    json.writeNumberField("min_us", each.min());
+    json.writeNumberField("max_us", each.max());
+    json.writeNumberField("avg_us", each.average());
+    json.writeNumberField("p50_us", each.percentile(50));
+    json.writeNumberField("p95_us", each.percentile(95));
+    json.writeNumberField("p99_us", each.percentile(99));
+    json.writeNumberField("stdev_us", each.deviation());
+    json.writeNumberField("cv_pct", each.variation());
+    numbers("times_us", each.micros());
+    if (each.perProcess().size() > 1) {
+      json.writeArrayFieldStart("per_process_max_times_us");
+      for (List<Double> times : each.perProcess()) {
+        numbers(null, times);
+      }
+      json.writeEndArray();
+    }
+    json.writeEndObject();
+  }
+
+  private void numbers(@Nullable String name, List<Double> values) throws IOException {
+    if (name != null) {
+      json.writeFieldName(name);
+    }
+    json.writeStartArray();
+    for (double value : values) {
+      json.writeNumber(value);
     }
     json.writeEndArray();
-    json.writeEndObject();
   }
 
   private void number(String name, OptionalInt value) throws IOException {
@@ -274,7 +314,11 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeEndObject();
           json.writeObjectFieldStart("average_bus_bandwidth");
           json.writeNumberField("bandwidth", result.averageBusBw());
-          json.writeNullField("okay");
+          if (result.info().options().method().minBusBw() == 0) {
+            json.writeNullField("okay");
+          } else {
+            json.writeBooleanField("okay", result.fastEnough());
+          }
           json.writeEndObject();
           json.writeNumberField("cold_time_us", result.coldMicros());
           json.writeNumberField("warm_time_us", result.warmMicros());
@@ -283,6 +327,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           number("after", result.line().afterNanos());
           json.writeEndObject();
           memory(result.memory());
+          phases(result.phases());
           strings("errors", List.of());
           json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
           json.close();
@@ -310,6 +355,16 @@ public final class JsonWriter implements RunListener, AutoCloseable {
       json.writeEndObject();
     }
     json.writeEndObject();
+  }
+
+  private void phases(@Nullable MemoryPhases phases) throws IOException {
+    if (phases != null) {
+      json.writeObjectFieldStart("memory_phases");
+      json.writeNumberField("initialization_bytes", phases.initialization());
+      json.writeNumberField("user_bytes", phases.user());
+      json.writeNumberField("collective_bytes", phases.collective());
+      json.writeEndObject();
+    }
   }
 
   /** The run ended with a failure instead of a result. */

@@ -26,6 +26,8 @@ import org.jspecify.annotations.Nullable;
  * @param timestamps whether each line ends with a time stamp
  * @param output file for JSON; null for none
  * @param backend where the ranks run
+ * @param setup how communicators, streams and buffers are made
+ * @param method how times are taken and shown
  */
 public record Options(
     int threads,
@@ -41,7 +43,9 @@ public record Options(
     boolean timestamps,
     boolean rotate,
     @Nullable Path output,
-    Backend backend) {
+    Backend backend,
+    Setup setup,
+    Method method) {
   /** The largest number of ranks one process can hold. */
   public static final int MAX_RANKS = Device.MAX_HOST_ORDINAL + 1;
 
@@ -62,6 +66,18 @@ public record Options(
     atLeast("warmup_iters", warmup, 0);
     atLeast("check", check, 0);
     atLeast("root", root, -1);
+    if (method.graphLaunches() > 0 && (blocking != Blocking.NONE || setup.nullStream())) {
+      throw new InvalidArgumentException(
+          "cudagraph and "
+              + (setup.nullStream() ? "stream_null" : "blocking")
+              + " exclude each other",
+          "a stream cannot be waited for, nor the default stream be used, while it is captured");
+    }
+    if (method.skipped() >= iterations) {
+      throw new InvalidArgumentException(
+          "per_iter_skip is " + method.skipped() + " of " + iterations + " iterations",
+          "use less than iters");
+    }
     ops = List.copyOf(ops);
     types = List.copyOf(types);
     if (ops.isEmpty() || types.isEmpty()) {
@@ -69,7 +85,7 @@ public record Options(
     }
   }
 
-  private static void atLeast(String name, int value, int least) {
+  static void atLeast(String name, int value, int least) {
     if (value < least) {
       throw new InvalidArgumentException(name + " is " + value, "use " + least + " or more");
     }
@@ -94,10 +110,18 @@ public record Options(
           "ranks " + firstRank + " to " + last + " asked for, but there are " + nranks + " ranks",
           "ranks are processes times nthreads times ngpus, numbered from 0");
     }
-    if (root >= nranks) {
-      throw new InvalidArgumentException(
-          "root is " + root + ", but there are " + nranks + " ranks", "use -1 to " + (nranks - 1));
+    for (int size : groups(nranks)) {
+      if (root >= size) {
+        throw new InvalidArgumentException(
+            "root is " + root + ", but there are " + size + " ranks", "use -1 to " + (size - 1));
+      }
     }
+  }
+
+  /** The numbers of ranks that operations run on, each once: all, or those of the groups. */
+  int[] groups(int nranks) {
+    Split split = setup.split();
+    return split == null ? new int[] {nranks} : split.sizes(localRanks(), nranks);
   }
 
   /** A builder with nccl-tests' defaults. */
@@ -151,6 +175,8 @@ public record Options(
     private boolean rotate = true;
     private @Nullable Path output;
     private Backend backend = Backend.AUTO;
+    private Setup setup = Setup.standard();
+    private Method method = Method.standard();
 
     private Builder() {}
 
@@ -256,6 +282,18 @@ public record Options(
       return this;
     }
 
+    /** How communicators, streams and buffers are made. */
+    public Builder setup(Setup value) {
+      setup = value;
+      return this;
+    }
+
+    /** How times are taken and shown. */
+    public Builder method(Method value) {
+      method = value;
+      return this;
+    }
+
     /**
      * The checked options.
      *
@@ -276,7 +314,9 @@ public record Options(
           timestamps,
           rotate,
           output,
-          backend);
+          backend,
+          setup,
+          method);
     }
   }
 }

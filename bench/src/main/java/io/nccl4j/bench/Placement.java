@@ -56,13 +56,16 @@ public record Placement(int firstRank, int nranks, @Nullable UniqueId id) {
   }
 
   /**
-   * The device of one of this process's ranks: the one with the rank's number. GPUs are counted
-   * anew when there are fewer: ranks fill machine after machine, and where NCCL allows it several
-   * share a GPU; where it does not, joining says so.
+   * The device of one of this process's ranks: the one with the rank's number, unless the options
+   * name the first. GPUs are counted anew when there are fewer: ranks fill machine after machine,
+   * and where NCCL allows it several share a GPU; where it does not, joining says so.
    *
    * @param local place among the ranks of this process
    */
-  Device device(Backend backend, int local) {
+  Device device(Backend backend, int local, Setup setup) {
+    if (setup.firstDevice() >= 0) {
+      return Device.get(backend, setup.firstDevice() + local);
+    }
     int rank = firstRank + local;
     if (backend == Backend.CUDA) {
       return Device.get(backend, rank % Device.all(backend).size());

@@ -21,7 +21,7 @@ final class ProcessTeam implements Team, AutoCloseable {
 
   @Override
   public void barrier() {
-    ranks.grouped(rank -> rank.communicator().barrier(rank.stream()));
+    ranks.grouped(rank -> rank.world().barrier(rank.stream()));
     ranks.synchronize();
   }
 
@@ -37,18 +37,36 @@ final class ProcessTeam implements Team, AutoCloseable {
 
   // The thread's value goes in with its first rank; the others add what changes nothing.
   private double reduce(double first, double others, ReduceOp op) {
-    for (int i = 0; i < cells.size(); i++) {
-      cells.get(i).copyFrom(new double[] {i == 0 ? first : others});
+    return reduce(cells, new double[] {first}, new double[] {others}, op)[0];
+  }
+
+  @Override
+  public double[] sums(double[] mine) {
+    List<DeviceBuffer> buffers = new ArrayList<>();
+    try {
+      for (LocalRank rank : ranks) {
+        buffers.add(rank.device().allocate(DataType.FLOAT64, mine.length));
+      }
+      return reduce(buffers, mine, new double[mine.length], ReduceOp.SUM);
+    } finally {
+      Closing.all(buffers);
+    }
+  }
+
+  private double[] reduce(
+      List<DeviceBuffer> buffers, double[] first, double[] others, ReduceOp op) {
+    for (int i = 0; i < buffers.size(); i++) {
+      buffers.get(i).copyFrom(i == 0 ? first : others);
     }
     ranks.grouped(
         rank -> {
-          DeviceBuffer cell = cells.get(rank.index());
-          rank.communicator().allReduce(cell, cell, 1, DataType.FLOAT64, op, rank.stream());
+          DeviceBuffer buffer = buffers.get(rank.index());
+          rank.world().allReduce(buffer, buffer, first.length, DataType.FLOAT64, op, rank.stream());
         });
     ranks.synchronize();
-    double[] result = new double[1];
-    cells.getFirst().copyTo(result);
-    return result[0];
+    double[] result = new double[first.length];
+    buffers.getFirst().copyTo(result);
+    return result;
   }
 
   @Override

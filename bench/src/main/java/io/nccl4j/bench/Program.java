@@ -69,7 +69,14 @@ public abstract class Program {
    * @param nranks ranks of the run in all processes
    * @throws io.nccl4j.InvalidArgumentException if not
    */
-  public void check(Options options, int nranks) {}
+  public final void check(Options options, int nranks) {
+    for (int size : options.groups(nranks)) {
+      checkGroup(options, size);
+    }
+  }
+
+  /** {@link #check} for the ranks of one group. */
+  void checkGroup(Options options, int nranks) {}
 
   /** Name of the subcommand, for example {@code allreduce}. */
   public final String command() {

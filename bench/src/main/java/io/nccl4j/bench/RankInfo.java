@@ -4,7 +4,7 @@ package io.nccl4j.bench;
  * Where a rank runs.
  *
  * @param rank its number
- * @param group its group; 0, as all ranks are in one communicator
+ * @param group its group; 0 if all ranks are in one
  * @param pid process id
  * @param host name of the machine, without its domain
  * @param device ordinal of the device

@@ -1,6 +1,5 @@
 package io.nccl4j.bench;
 
-import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -27,14 +26,14 @@ final class Roster {
 
   /** All ranks in order; every thread of the run calls it, with the ranks it drives. */
   static List<RankInfo> gather(RankSet ranks) {
-    int bytes = RECORD_BYTES * ranks.first().communicator().nranks();
+    int bytes = RECORD_BYTES * ranks.first().world().nranks();
     String host = host();
     List<DeviceBuffer> buffers = new ArrayList<>();
     try {
       for (LocalRank rank : ranks) {
         byte[] records = new byte[bytes];
-        byte[] own = encode(own(rank.communicator(), host));
-        System.arraycopy(own, 0, records, RECORD_BYTES * rank.rank(), own.length);
+        byte[] own = encode(own(rank, host));
+        System.arraycopy(own, 0, records, RECORD_BYTES * rank.world().rank(), own.length);
         DeviceBuffer buffer = rank.device().allocate(bytes);
         buffers.add(buffer);
         buffer.copyFrom(records);
@@ -42,7 +41,7 @@ final class Roster {
       ranks.grouped(
           rank -> {
             DeviceBuffer buffer = buffers.get(rank.index());
-            rank.communicator()
+            rank.world()
                 .allReduce(buffer, buffer, bytes, DataType.UINT8, ReduceOp.SUM, rank.stream());
           });
       ranks.synchronize();
@@ -52,11 +51,11 @@ final class Roster {
     }
   }
 
-  private static RankInfo own(Communicator communicator, String host) {
-    Device device = communicator.device();
+  private static RankInfo own(LocalRank rank, String host) {
+    Device device = rank.device();
     return new RankInfo(
-        communicator.rank(),
-        0,
+        rank.world().rank(),
+        rank.color(),
         ProcessHandle.current().pid(),
         host,
         device.ordinal(),

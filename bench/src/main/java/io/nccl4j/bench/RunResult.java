@@ -15,6 +15,7 @@ import org.jspecify.annotations.Nullable;
  * @param warmMicros time of the same operation at the end of the run, measured in the same way
  * @param line how far apart the processors were
  * @param memory what was taken; null where nobody asked
+ * @param phases when memory was taken; null where nobody asked
  * @param end when it ended, in local time
  */
 public record RunResult(
@@ -24,6 +25,7 @@ public record RunResult(
     double warmMicros,
     LineLatency line,
     @Nullable MemoryUse memory,
+    @Nullable MemoryPhases phases,
     LocalDateTime end) {
   /** Copies the list. */
   public RunResult {
@@ -38,6 +40,11 @@ public record RunResult(
   /** Whether no checked element was wrong. */
   public boolean correct() {
     return wrongMeasurements() == 0;
+  }
+
+  /** Whether the average bus bandwidth reaches the floor that the run was given, if any. */
+  public boolean fastEnough() {
+    return info.options().method().isEnough(averageBusBw());
   }
 
   /** Mean of all measurements' bus bandwidths in GB/s. */

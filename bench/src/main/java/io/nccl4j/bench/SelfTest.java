@@ -430,7 +430,8 @@ public final class SelfTest {
     }
   }
 
-  private static List<ExecutableGraph> capture(RankSet ranks, Runnable task) {
+  /** Captures what a task issues on the ranks' streams: a graph for each. */
+  static List<ExecutableGraph> capture(RankSet ranks, Runnable task) {
     List<ExecutableGraph> executables = new ArrayList<>();
     for (Graph graph : graphs(ranks, task)) {
       try (graph) {

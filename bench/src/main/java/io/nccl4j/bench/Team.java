@@ -13,4 +13,7 @@ interface Team {
 
   /** The largest of all threads' values. */
   double max(double mine);
+
+  /** The sums of all threads' values at each index; all arrays have the same length. */
+  double[] sums(double[] mine);
 }

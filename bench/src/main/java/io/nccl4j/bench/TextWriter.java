@@ -20,11 +20,14 @@ public final class TextWriter implements RunListener {
 
   private static final String NUMBERS = "  %7s  %6s  %6s";
 
+  private static final String EACH = "  %7s  %7s  %7s  %7s";
+
   // One column narrower than a number, as nccl-tests has it.
   private static final String UNCHECKED = "    N/A";
 
   private final PrintStream out;
   private boolean timestamps;
+  private Method method = Method.standard();
 
   /** Prints to {@code out}, which stays the caller's. */
   public TextWriter(PrintStream out) {
@@ -40,6 +43,7 @@ public final class TextWriter implements RunListener {
   public void started(RunInfo info) {
     Options options = info.options();
     timestamps = options.timestamps();
+    method = options.method();
     String nccl =
         info.ncclVersion().isEmpty() ? "" : " nccl-library=" + info.ncclVersion().getAsInt();
     line("# nccl4j version " + info.version() + " backend=" + info.backend().label() + nccl);
@@ -57,7 +61,7 @@ public final class TextWriter implements RunListener {
     boolean factor = sweep.stepFactor() > 1;
     line(
         "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d "
-            + "agg iters: 1 validation: %d graph: 0 unalign: 0",
+            + "agg iters: %d validation: %d graph: %d unalign: %d",
         options.threads(),
         options.gpus(),
         sweep.minBytes(),
@@ -66,7 +70,10 @@ public final class TextWriter implements RunListener {
         factor ? "factor" : "bytes",
         options.warmup(),
         options.iterations(),
-        options.check());
+        method.aggregated(),
+        options.check(),
+        method.graphLaunches(),
+        method.unaligned());
   }
 
   private void blocking(Blocking blocking) {
@@ -95,43 +102,42 @@ public final class TextWriter implements RunListener {
   }
 
   private void columns() {
+    boolean each = method.perIteration();
     String left = "# %10s  %12s  %8s  %6s  %6s";
-    String right = "  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %" + (timestamps ? "19s" : "s");
     String empty = String.format(Locale.ROOT, left, "", "", "", "", "");
     line("#");
-    line(empty + "           out-of-place                       in-place          ");
     line(
-        left + right,
-        "size",
-        "count",
-        "type",
-        "redop",
-        "root",
-        "time",
-        "algbw",
-        "busbw",
-        "#wrong",
-        "time",
-        "algbw",
-        "busbw",
-        "#wrong",
-        timestamps ? "timestamp" : "");
+        empty
+            + (each
+                ? "              out-of-place (+ per-iteration)              "
+                    + "                  in-place (+ per-iteration)"
+                : "           out-of-place                       in-place          "));
+    String time = method.cpuTime() ? "cputime" : "time";
+    String names =
+        placement(time, "algbw", "busbw", "#wrong", "i_min", "i_max", "i_p99", "i_cv%").repeat(2);
+    String units =
+        placement("(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(%)").repeat(2);
     line(
-        left + right,
-        "(B)",
-        "(elements)",
-        "",
-        "",
-        "",
-        "(us)",
-        "(GB/s)",
-        "(GB/s)",
-        "",
-        "(us)",
-        "(GB/s)",
-        "(GB/s)",
-        "",
-        timestamps ? "%Y-%m-%d %H:%M:%S" : "");
+        String.format(Locale.ROOT, left, "size", "count", "type", "redop", "root")
+            + names
+            + stamp("timestamp"));
+    line(
+        String.format(Locale.ROOT, left, "(B)", "(elements)", "", "", "")
+            + units
+            + stamp("%Y-%m-%d %H:%M:%S"));
+  }
+
+  private String stamp(String text) {
+    return " " + (timestamps ? String.format(Locale.ROOT, "%19s", text) : "");
+  }
+
+  /** The columns of a placement; the last four are there only if iterations are timed. */
+  private String placement(String... texts) {
+    Object[] all = texts;
+    return String.format(Locale.ROOT, NUMBERS + "  %6s", all)
+        + (method.perIteration()
+            ? String.format(Locale.ROOT, EACH, texts[4], texts[5], texts[6], texts[7])
+            : "");
   }
 
   @Override
@@ -148,28 +154,55 @@ public final class TextWriter implements RunListener {
         timestamps ? String.format(Locale.ROOT, "%21s", TIME.format(result.time())) : "");
   }
 
-  private static String numbers(@Nullable Measurement measured) {
+  private String numbers(@Nullable Measurement measured) {
     if (measured == null) {
-      return String.format(Locale.ROOT, NUMBERS, "N/A", "N/A", "N/A") + UNCHECKED;
+      return String.format(Locale.ROOT, NUMBERS, "N/A", "N/A", "N/A")
+          + UNCHECKED
+          + (method.perIteration()
+              ? String.format(Locale.ROOT, EACH, "N/A", "N/A", "N/A", "N/A")
+              : "");
     }
     String numbers =
         String.format(
             Locale.ROOT,
             NUMBERS,
-            CFormat.fitted(measured.micros(), 7),
+            CFormat.fitted(method.cpuTime() ? measured.cpuMicros() : measured.micros(), 7),
             CFormat.fitted(measured.algBw(), 6),
             CFormat.fitted(measured.busBw(), 6));
-    return measured.wrong().isEmpty()
-        ? numbers + UNCHECKED
+    String wrong =
+        measured.wrong().isEmpty()
+            ? UNCHECKED
+            : String.format(Locale.ROOT, "  %6s", CFormat.general(measured.wrong().getAsLong()));
+    IterationTimes each = measured.iterations();
+    return each == null
+        ? numbers + wrong
         : numbers
-            + String.format(Locale.ROOT, "  %6s", CFormat.general(measured.wrong().getAsLong()));
+            + wrong
+            + String.format(
+                Locale.ROOT,
+                EACH,
+                CFormat.fitted(each.min(), 7),
+                CFormat.fitted(each.max(), 7),
+                CFormat.fitted(each.percentile(99), 7),
+                CFormat.fitted(each.variation(), 7));
   }
 
   @Override
   public void finished(RunResult result) {
     long wrong = result.wrongMeasurements();
     line("# %-20s : %d %s", "Out of bounds values", wrong, wrong == 0 ? "OK" : "FAILED");
-    line("# %-20s : %s ", "Avg bus bandwidth", CFormat.general(result.averageBusBw()));
+    String floor = method.minBusBw() == 0 ? "" : result.fastEnough() ? "OK" : "FAILED";
+    line("# %-20s : %s %s", "Avg bus bandwidth", CFormat.general(result.averageBusBw()), floor);
+    MemoryPhases memory = result.phases();
+    if (memory != null) {
+      line(
+          "# %-20s : Initialization %s | User-Allocated %s | Collective %s | Total %s",
+          "Memory usage",
+          mib(memory.initialization()),
+          mib(memory.user()),
+          mib(memory.collective()),
+          mib(memory.total()));
+    }
     line(
         "# %-20s : %.1f us cold, %.1f us warm",
         "First call", result.coldMicros(), result.warmMicros());
@@ -180,6 +213,10 @@ public final class TextWriter implements RunListener {
         nanos(result.line().afterNanos()));
     line("#");
     line("# Collective test concluded: %s", result.info().program().testsName());
+  }
+
+  private static String mib(long bytes) {
+    return String.format(Locale.ROOT, "%.2f MiB", bytes / (double) (1 << 20));
   }
 
   private static String nanos(OptionalDouble value) {

@@ -6,11 +6,13 @@ final class ThreadTeam implements Team {
   static final class Meeting {
     private final ThreadBarrier barrier;
     private final double[] values;
+    private final double[][] arrays;
 
     /** A meeting of as many threads as the barrier has. */
     Meeting(ThreadBarrier barrier, int threads) {
       this.barrier = barrier;
       this.values = new double[threads];
+      this.arrays = new double[threads][];
     }
   }
 
@@ -46,6 +48,20 @@ final class ThreadTeam implements Team {
       max = Math.max(max, value);
     }
     return max;
+  }
+
+  @Override
+  public double[] sums(double[] mine) {
+    meeting.arrays[thread] = mine;
+    meeting.barrier.await();
+    double[] sums = new double[mine.length];
+    for (double[] array : meeting.arrays) {
+      for (int i = 0; i < sums.length; i++) {
+        sums[i] += array[i];
+      }
+    }
+    meeting.barrier.await();
+    return sums;
   }
 
   private double[] exchange(double mine) {

@@ -3,6 +3,7 @@ package io.nccl4j.bench;
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.DataType;
+import io.nccl4j.ExecutableGraph;
 import io.nccl4j.ReduceOp;
 import java.time.Clock;
 import java.time.LocalDateTime;
@@ -11,6 +12,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.function.IntToLongFunction;
 import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.jspecify.annotations.Nullable;
@@ -36,7 +38,9 @@ final class Worker {
   private final Options options;
   private final RankSet ranks;
   private final Team team;
+  private final Method method;
   private final int nranks;
+  private final int allRanks;
   private final Backend backend;
   private final @Nullable RunListener listener;
   private final Clock clock;
@@ -44,6 +48,7 @@ final class Worker {
   private final WarmUp warmUp;
   private final boolean careful;
   private final ContentKernels kernels = new ContentKernels();
+  private final List<Double> issueTimes = new ArrayList<>();
   private long checks;
 
   /**
@@ -65,18 +70,24 @@ final class Worker {
     this.options = options;
     this.ranks = ranks;
     this.team = team;
+    this.method = options.method();
+    this.allRanks = ranks.first().world().nranks();
     this.nranks = ranks.first().communicator().nranks();
     this.backend = ranks.first().device().backend();
     this.listener = listener;
     this.clock = clock;
-    this.timing = new Timing(ranks, team);
+    this.timing = new Timing(ranks, team, method.aggregated());
     this.warmUp = new WarmUp(options, ranks, team, timing, careful);
     this.careful = careful;
   }
 
   /** Runs everything; what is measured of the collectives is the same on all threads. */
-  RunResult run(String version) {
+  RunResult run(String version, MemoryPhases.@Nullable Meter meter) {
     LocalDateTime start = LocalDateTime.now(clock);
+    team.barrier();
+    if (meter != null) {
+      meter.connected();
+    }
     List<BackendInfo> found = listener == null ? List.of() : found();
     OptionalDouble before = lineNanos();
     double cold = coldMicros();
@@ -103,6 +114,7 @@ final class Worker {
             warm,
             new LineLatency(before, lineNanos()),
             listener == null ? null : ranks.first().memory(),
+            meter == null ? null : meter.finished(options.localRanks() * bufferBytes()),
             LocalDateTime.now(clock));
     if (listener != null) {
       listener.finished(result);
@@ -112,6 +124,10 @@ final class Worker {
     // Not after a failure: unloading could wait for a device that is stuck.
     kernels.close();
     return result;
+  }
+
+  private long bufferBytes() {
+    return ranks.first().memory().bufferBytes();
   }
 
   private List<BackendInfo> found() {
@@ -158,62 +174,116 @@ final class Worker {
     return times[WARM_CALLS / 2];
   }
 
-  /** One operation of the first size and kind, from one barrier to its end on the slowest rank. */
+  /** An operation of the first size and kind, from one barrier to its end on the slowest rank. */
   private double firstMicros() {
     long bytes = options.sweep().minBytes();
     ranks.prepare(
         Case.of(program, options.types().getFirst(), ops().getFirst(), roots()[0], nranks, bytes),
         false,
         1);
-    return team.max(timing.nanos(1, Blocking.NONE)) / 1e3;
+    return team.max(timing.nanos(1, Blocking.NONE)) / 1e3 / method.aggregated();
   }
 
   private void runSizes(
       DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
     Contents contents = new Contents(type, kernels);
     warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
-    options
-        .sweep()
-        .sizes()
-        .forEach(
-            bytes -> {
-              Case size = Case.of(program, type, op, root, nranks, bytes);
-              Measurement outOfPlace = measure(size, data, contents, false);
-              Measurement inPlace = program.inPlace() ? measure(size, data, contents, true) : null;
-              SizeResult result =
-                  new SizeResult(
-                      size.size(),
-                      size.shape().count(),
-                      type.label(),
-                      program.reduces() ? op.label() : "none",
-                      root,
-                      outOfPlace,
-                      inPlace,
-                      options.iterations(),
-                      LocalDateTime.now(clock));
-              results.add(result);
-              if (listener != null) {
-                listener.measured(result);
-              }
-            });
+    for (long cycle = 0; cycle < method.cycles() || method.cycles() == 0; cycle++) {
+      options
+          .sweep()
+          .sizes()
+          .forEach(
+              bytes -> {
+                Case size = Case.of(program, type, op, root, nranks, bytes);
+                SizeResult result = measured(size, data, contents);
+                if (method.cycles() > 0) {
+                  results.add(result);
+                }
+                if (listener != null) {
+                  listener.measured(result);
+                }
+              });
+    }
+  }
+
+  private SizeResult measured(Case size, TestData data, Contents contents) {
+    Measurement outOfPlace = measure(size, data, contents, false);
+    Measurement inPlace = program.inPlace() ? measure(size, data, contents, true) : null;
+    return new SizeResult(
+        size.size(),
+        size.shape().count(),
+        size.type().label(),
+        program.reduces() ? size.op().label() : "none",
+        size.root(),
+        outOfPlace,
+        inPlace,
+        options.iterations(),
+        LocalDateTime.now(clock));
   }
 
   private Measurement measure(Case size, TestData data, Contents contents, boolean inPlace) {
-    ranks.prepare(size, inPlace, options.rotate() ? options.iterations() : 1);
+    int slices = options.iterations() * method.aggregated();
+    ranks.prepare(size, inPlace, options.rotate() ? slices : 1);
     for (LocalRank rank : ranks) {
       contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
     }
     timing.nanos(1, options.blocking());
-    int all = options.iterations();
-    List<Double> rounds = careful ? rounds(operationsPerRound()) : List.of(round(all));
+    issueTimes.clear();
+    List<Double> rounds = method.graphLaunches() > 0 ? replayedRounds() : plainRounds();
     double micros = median(rounds);
-    double seconds = micros / 1e6;
-    double algBw = size.algorithmBandwidth(seconds);
+    double algBw = size.algorithmBandwidth(micros / 1e6);
+    IterationTimes iterations = method.perIteration() ? eachIteration() : null;
     OptionalLong wrong =
         options.check() > 0
             ? OptionalLong.of(countWrong(size, data, contents, inPlace))
             : OptionalLong.empty();
-    return new Measurement(micros, algBw, size.busBandwidth(algBw), wrong, rounds);
+    return new Measurement(
+        micros, algBw, size.busBandwidth(algBw), wrong, rounds, median(issueTimes), iterations);
+  }
+
+  private List<Double> plainRounds() {
+    int all = options.iterations();
+    return rounds(
+        careful ? operationsPerRound() : all,
+        iterations -> timing.nanos(iterations, options.blocking()));
+  }
+
+  private List<Double> replayedRounds() {
+    int all = options.iterations();
+    List<ExecutableGraph> graphs = SelfTest.capture(ranks, () -> timing.issue(all));
+    try {
+      return rounds(
+          all,
+          iterations ->
+              timing.replayNanos(graphs, method.graphLaunches()) / method.graphLaunches());
+    } finally {
+      Closing.all(graphs);
+    }
+  }
+
+  /** Runs all iterations once more, with a mark between them. */
+  private IterationTimes eachIteration() {
+    int count = options.iterations();
+    int threads = allRanks / ranks.size();
+    int thread = ranks.first().world().rank() / ranks.size();
+    double[] all = new double[threads * count];
+    double[] own = timing.eachMicros(count, options.blocking());
+    System.arraycopy(own, 0, all, thread * count, count);
+    double[] sums = team.sums(all);
+    List<List<Double>> perProcess = new ArrayList<>();
+    for (int first = 0; first < threads; first += options.threads()) {
+      int from = first;
+      perProcess.add(IntStream.range(0, count).mapToObj(i -> longest(sums, from, i)).toList());
+    }
+    return IterationTimes.of(method.skipped(), perProcess);
+  }
+
+  /** The longest of a process's threads, the first of which is given, in an iteration. */
+  private double longest(double[] times, int firstThread, int iteration) {
+    return IntStream.range(firstThread, firstThread + options.threads())
+        .mapToDouble(thread -> times[thread * options.iterations() + iteration])
+        .max()
+        .orElseThrow();
   }
 
   /**
@@ -233,12 +303,17 @@ final class Worker {
   }
 
   /**
-   * Times all iterations, and again and again as long as that takes little; returns the mean times
-   * of an operation over the ranks and each round, in µs. Twenty operations of 0.2 µs are over
-   * before a processor has noticed; one time slice lost to another thread would multiply the
-   * result. What ran while a compiler did is run again.
+   * Times all iterations, and again and again as long as that takes little; returns the times of an
+   * operation in each round, in µs. Twenty operations of 0.2 µs are over before a processor has
+   * noticed; one time slice lost to another thread would multiply the result. What ran while a
+   * compiler did is run again.
+   *
+   * @param nanos runs iterations and says how long it took
    */
-  private List<Double> rounds(int perRound) {
+  private List<Double> rounds(int perRound, IntToLongFunction nanos) {
+    if (!careful) {
+      return List.of(round(perRound, nanos));
+    }
     CompilerThreads.awaitIdle();
     int least = Math.ceilDiv(options.iterations(), perRound);
     List<Double> times = new ArrayList<>();
@@ -248,16 +323,17 @@ final class Worker {
         || total < LONG_NANOS && times.size() < FEW_BATCHES
         || total < ENOUGH_NANOS && times.size() < MOST_BATCHES) {
       long before = CompilerThreads.compileMillis();
-      // All ranks come to the same mean, and so to the same decision.
-      double mean = round(perRound);
+      // All ranks come to the same time, and so to the same decision.
+      double micros = round(perRound, nanos);
       boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
       if (discarded < MOST_DISCARDED && team.max(disturbed ? 1 : 0) > 0) {
         discarded++;
+        issueTimes.removeLast();
         CompilerThreads.awaitIdle();
         continue;
       }
-      times.add(mean);
-      total += mean * 1e3 * perRound;
+      times.add(micros);
+      total += micros * 1e3 * perRound * method.aggregated();
     }
     return times;
   }
@@ -270,11 +346,19 @@ final class Worker {
         : (sorted.get(middle - 1) + sorted.get(middle)) / 2;
   }
 
-  /** Time of one operation in µs, the mean over a round's operations and all ranks. */
-  private double round(int operations) {
-    // Each rank of this thread took as long as the thread.
-    double nanos = timing.nanos(operations, options.blocking());
-    return team.sum(nanos * ranks.size()) / nranks / operations / 1e3;
+  /** Time of one operation of a round in µs, of the ranks as {@code -a} wants it. */
+  private double round(int iterations, IntToLongFunction nanos) {
+    double operations = 1e3 * iterations * method.aggregated();
+    double micros = ofAllRanks(nanos.applyAsLong(iterations) / operations);
+    int launches = Math.max(1, method.graphLaunches());
+    issueTimes.add(ofAllRanks(timing.issueNanos() / operations / launches));
+    return micros;
+  }
+
+  /** Each rank of this thread took as long as the thread. */
+  private double ofAllRanks(double mine) {
+    boolean hasRank0 = ranks.first().world().rank() == 0;
+    return method.average().of(team, mine, ranks.size(), allRanks, hasRank0);
   }
 
   /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */
@@ -286,8 +370,12 @@ final class Worker {
         contents.write(rank.send(0), program.sent(size, data, rank.rank(), seed));
       }
       team.barrier();
-      ranks.launch(0);
-      ranks.synchronize();
+      if (method.graphLaunches() > 0) {
+        SelfTest.captured(ranks, () -> ranks.launch(0), 1);
+      } else {
+        ranks.launch(0);
+        ranks.synchronize();
+      }
       long wrong = 0;
       for (LocalRank rank : ranks) {
         Wrong found = contents.check(rank.recv(0), expected(size, data, rank, seed, inPlace));

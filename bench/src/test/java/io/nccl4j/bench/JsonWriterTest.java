@@ -183,7 +183,8 @@ class JsonWriterTest {
             "");
     SampleRun.tell(
         writer,
-        new RunResult(info, plain.sizes(), 5, 1, LineLatency.UNKNOWN, memory, SampleRun.START));
+        new RunResult(
+            info, plain.sizes(), 5, 1, LineLatency.UNKNOWN, memory, null, SampleRun.START));
     JsonNode root = read(writer);
     assertEquals(23007, root.get("nccl_version").intValue());
     assertEquals("0000:0f:00", root.at("/config/devices/0/device_hex").textValue());

@@ -56,12 +56,14 @@ final class SampleRun {
             line(
                 1 << 30,
                 1 << 28,
-                new Measurement(100, 10737.4, 10737.4, OptionalLong.empty(), List.of(100.0)),
+                new Measurement(
+                    100, 10737.4, 10737.4, OptionalLong.empty(), List.of(100.0), 10, null),
                 measured(101, 1.5, 1.5, 3))),
         812.345,
         1.25,
         new LineLatency(OptionalDouble.of(51.5), OptionalDouble.of(238.25)),
         new MemoryUse(16, OptionalLong.of(123), OptionalLong.empty(), null, "no NCCL"),
+        null,
         START.plusSeconds(9));
   }
 
@@ -75,6 +77,7 @@ final class SampleRun {
         0.75,
         LineLatency.UNKNOWN,
         null,
+        null,
         START.plusSeconds(1));
   }
 
@@ -83,7 +86,7 @@ final class SampleRun {
   }
 
   private static Measurement measured(double micros, double algBw, double busBw, long wrong) {
-    return new Measurement(micros, algBw, busBw, OptionalLong.of(wrong), List.of(micros));
+    return new Measurement(micros, algBw, busBw, OptionalLong.of(wrong), List.of(micros), 10, null);
   }
 
   static void tell(RunListener listener, RunResult result) {

@@ -1,15 +1,21 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.Backend;
+import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Launch;
+import io.nccl4j.NcclOptions;
+import io.nccl4j.bench.Average;
 import io.nccl4j.bench.Bench;
 import io.nccl4j.bench.Blocking;
 import io.nccl4j.bench.JsonWriter;
+import io.nccl4j.bench.Method;
 import io.nccl4j.bench.Options;
 import io.nccl4j.bench.Placement;
 import io.nccl4j.bench.Program;
 import io.nccl4j.bench.RunListener;
+import io.nccl4j.bench.RunResult;
+import io.nccl4j.bench.Setup;
 import io.nccl4j.bench.TextWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -120,6 +126,27 @@ final class BenchCommand implements Callable<Integer> {
   private int warmup;
 
   @Option(
+      names = {"-m", "--agg_iters"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Operations that each iteration issues as one group; default ${DEFAULT-VALUE}.")
+  private int aggregated;
+
+  @Option(
+      names = {"-N", "--run_cycles"},
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "How often all sizes are measured, 0 without end; default ${DEFAULT-VALUE}.")
+  private int cycles;
+
+  @Option(
+      names = {"-p", "--parallel_init"},
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether each thread joins with its own ranks; default ${DEFAULT-VALUE}.")
+  private int parallelInit;
+
+  @Option(
       names = {"-c", "--check"},
       paramLabel = "N",
       defaultValue = "1",
@@ -148,8 +175,9 @@ final class BenchCommand implements Callable<Integer> {
       names = {"-r", "--root"},
       paramLabel = "RANK",
       defaultValue = "0",
-      description = "Root, where there is one; -1 for all in turn; default ${DEFAULT-VALUE}.")
-  private int root;
+      description =
+          "Root, where there is one; -1 or all for all in turn; default ${DEFAULT-VALUE}.")
+  private String root;
 
   @Option(
       names = {"-z", "--blocking"},
@@ -160,6 +188,37 @@ final class BenchCommand implements Callable<Integer> {
         "3 wait for it and, not timed, for all ranks; default ${DEFAULT-VALUE}."
       })
   private int blocking;
+
+  @Option(
+      names = {"-y", "--stream_null"},
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether to use CUDA's default stream; default ${DEFAULT-VALUE}.")
+  private int nullStream;
+
+  @Option(
+      names = {"-T", "--timeout"},
+      paramLabel = "SECONDS",
+      defaultValue = "0",
+      description =
+          "After which whoever waits gives up, 0 for the settings' deadlines; default"
+              + " ${DEFAULT-VALUE}.")
+  private int timeout;
+
+  @Option(
+      names = {"-G", "--cudagraph"},
+      paramLabel = "N",
+      defaultValue = "0",
+      description =
+          "Capture all iterations as a graph and launch it so often; default ${DEFAULT-VALUE}.")
+  private int graphLaunches;
+
+  @Option(
+      names = {"-C", "--report_cputime"},
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether to show the time that issuing takes; default ${DEFAULT-VALUE}.")
+  private int cpuTime;
 
   @Option(
       names = {"-S", "--report_timestamps"},
@@ -180,6 +239,75 @@ final class BenchCommand implements Callable<Integer> {
       paramLabel = "FILE",
       description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
   private @Nullable Path output;
+
+  @Option(
+      names = {"-a", "--average"},
+      paramLabel = "0..3",
+      defaultValue = "1",
+      description =
+          "Which of the ranks' times counts: 0 rank 0's, 1 the mean, 2 the shortest, 3 the longest;"
+              + " default ${DEFAULT-VALUE}.")
+  private int average;
+
+  @Option(
+      names = {"-R", "--local_register"},
+      paramLabel = "0..2",
+      defaultValue = "0",
+      description =
+          "Registration of the buffers with NCCL: 1 each rank's, 2 as symmetric windows; default"
+              + " ${DEFAULT-VALUE}.")
+  private int registration;
+
+  @Option(
+      names = {"-x", "--cta_policy"},
+      paramLabel = "0..2",
+      description =
+          "What NCCL saves CTAs for: 0 nothing, 1 efficiency, 2 none at all where it can; NCCL's by"
+              + " default.")
+  private @Nullable Integer ctaPolicy;
+
+  @Option(
+      names = {"-D", "--device_implementation"},
+      paramLabel = "N",
+      defaultValue = "0",
+      description =
+          "Not supported but for 0: kernels of nccl-tests' own; default ${DEFAULT-VALUE}.")
+  private int deviceImplementation;
+
+  @Option(
+      names = {"-V", "--device_cta_count"},
+      paramLabel = "N",
+      description = "Not supported: CTAs of such kernels.")
+  private @Nullable Integer deviceCtas;
+
+  @Option(
+      names = {"-M", "--memory"},
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether to report the memory that was taken; default ${DEFAULT-VALUE}.")
+  private int memory;
+
+  @Option(
+      names = {"-u", "--unalign"},
+      paramLabel = "N",
+      defaultValue = "0",
+      description =
+          "Index of the first element that is used of the buffers; default ${DEFAULT-VALUE}.")
+  private int unaligned;
+
+  @Option(
+      names = {"-I", "--per_iter_timing"},
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether to time each iteration, too; default ${DEFAULT-VALUE}.")
+  private int perIteration;
+
+  @Option(
+      names = {"-K", "--per_iter_skip"},
+      paramLabel = "N",
+      defaultValue = "0",
+      description = "Iterations that the statistics of -I leave out; default ${DEFAULT-VALUE}.")
+  private int skipped;
 
   @Option(
       names = "--backend",
@@ -239,8 +367,9 @@ final class BenchCommand implements Callable<Integer> {
   }
 
   private Options options() {
-    if (timestamps < 0 || timestamps > 1) {
-      throw new InvalidArgumentException("report_timestamps is " + timestamps, "use 0 or 1");
+    if (deviceImplementation != 0 || deviceCtas != null) {
+      throw new InvalidArgumentException(
+          "-D and -V, kernels of nccl-tests' own, are not supported", "leave them away");
     }
     if (output != null && !Files.isWritable(output.toAbsolutePath().getParent())) {
       throw new InvalidArgumentException(
@@ -258,13 +387,61 @@ final class BenchCommand implements Callable<Integer> {
         .check(check)
         .ops(Options.ops(op))
         .types(Options.types(type))
-        .root(root)
+        .root(root())
         .blocking(Blocking.ofNumber(blocking))
-        .timestamps(timestamps == 1)
+        .timestamps(yes("report_timestamps", timestamps))
         .rotate(!fixed)
         .output(output)
         .backend(Backend.ofLabel(backend))
+        .setup(setup().with(context.environment()))
+        .method(method().with(context.environment()))
         .build();
+  }
+
+  private Setup setup() {
+    return new Setup(
+        yes("parallel_init", parallelInit),
+        yes("stream_null", nullStream),
+        timeout,
+        Setup.Registration.values()[upTo("local_register", registration, 2)],
+        ctaPolicy == null ? null : NcclOptions.CtaPolicy.values()[upTo("cta_policy", ctaPolicy, 2)],
+        -1,
+        null);
+  }
+
+  private Method method() {
+    return new Method(
+        aggregated,
+        cycles,
+        graphLaunches,
+        Average.ofNumber(average),
+        yes("report_cputime", cpuTime),
+        yes("per_iter_timing", perIteration),
+        skipped,
+        unaligned,
+        yes("memory", memory),
+        0);
+  }
+
+  private static boolean yes(String name, int value) {
+    return upTo(name, value, 1) == 1;
+  }
+
+  private static int upTo(String name, int value, int most) {
+    if (value < 0 || value > most) {
+      throw new InvalidArgumentException(
+          name + " is " + value, most == 1 ? "use 0 or 1" : "use 0 to " + most);
+    }
+    return value;
+  }
+
+  private int root() {
+    try {
+      return root.equals("all") ? -1 : Integer.parseInt(root);
+    } catch (NumberFormatException e) {
+      throw (InvalidArgumentException)
+          new InvalidArgumentException("root is '" + root + "'", "use a rank, or all").causedBy(e);
+    }
   }
 
   private int measure(
@@ -300,7 +477,11 @@ final class BenchCommand implements Callable<Integer> {
       Clock clock)
       throws InterruptedException {
     RunListener all = RunListener.all(listeners);
-    boolean correct = new Bench(configured, options, placement, all, clock).run().correct();
-    return (correct ? ExitCode.OK : ExitCode.WRONG_DATA).number();
+    if (placement.reports()) {
+      Backend used = Device.get(options.backend(), 0).backend();
+      options.setup().withoutEffect(used).forEach(text -> context.err().println("nccl4j: " + text));
+    }
+    RunResult result = new Bench(configured, options, placement, all, clock).run();
+    return (result.correct() && result.fastEnough() ? ExitCode.OK : ExitCode.WRONG_DATA).number();
   }
 }

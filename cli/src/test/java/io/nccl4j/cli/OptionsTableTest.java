@@ -56,6 +56,27 @@ class OptionsTableTest {
           allreduce --procs 0                     | procs is 0
           allreduce --procs 2000                  | procs is 2000
           allreduce --procs 2 -r 2                | root is 2, but there are 2 ranks
+          allreduce -m 0                          | agg_iters is 0
+          allreduce -N -1                         | run_cycles is -1
+          allreduce -p 2                          | parallel_init is 2
+          allreduce -y 2                          | stream_null is 2
+          allreduce -T -1                         | timeout is -1
+          allreduce -G -1                         | cudagraph is -1
+          allreduce -G 1 -z 3                     | cudagraph and blocking exclude each other
+          allreduce -G 1 -y 1                     | cudagraph and stream_null exclude each other
+          allreduce -G 1 -I 1                     | per_iter_timing and cudagraph exclude each other
+          allreduce -C 2                          | report_cputime is 2
+          allreduce -a 4                          | average is 4
+          allreduce -R 3                          | local_register is 3
+          allreduce -x 3                          | cta_policy is 3
+          allreduce -D 1                          | -D and -V
+          allreduce -V 16                         | -D and -V
+          allreduce -M 2                          | memory is 2
+          allreduce -u -1                         | unalign is -1
+          allreduce -I 2                          | per_iter_timing is 2
+          allreduce -K 1                          | per_iter_skip is 1 without per_iter_timing
+          allreduce -I 1 -K 20                    | per_iter_skip is 20 of 20 iterations
+          broadcast -r every                      | root is 'every'
           sendrecv -n 0                           | iters is 0
           all_reduce_perf -n 0                    | iters is 0
           sendrecv_perf -n 0                      | iters is 0
@@ -83,6 +104,19 @@ class OptionsTableTest {
     assertTrue(run.err().startsWith("nccl4j: "), run.err());
     assertTrue(run.err().contains(part), run.err());
     assertTrue(run.err().strip().endsWith("--help"), run.err());
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "NCCL_TESTS_SPLIT, XOR 3, use AND",
+    "NCCL_TESTS_SPLIT, MOD 0, divide by 1 or more",
+    "NCCL_TESTS_SPLIT_MASK, 0xg, use a hexadecimal number",
+    "NCCL_TESTS_DEVICE, first, use the number of a device",
+    "NCCL_TESTS_MIN_BW, -1, use a number of GB/s",
+    "NCCL_TESTS_ALLTOALLV_SPREAD, 2, use a number from 0 to 1"
+  })
+  void refusesVariables(String variable, String value, String part) {
+    refused(Run.ofLine(Map.of(variable, value), "alltoallv -b 8"), part);
   }
 
   @Test
@@ -125,6 +159,9 @@ class OptionsTableTest {
           "-z, --blocking",
           "-S, --report_timestamps",
           "-J, --output_file",
+          "-m, --agg_iters",
+          "-G, --cudagraph",
+          "-K, --per_iter_skip",
           "--procs",
           "--backend",
           "--verbose",
