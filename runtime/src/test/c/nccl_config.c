@@ -38,7 +38,7 @@ static const struct field {
     F(nvlinkCentricSched, 22800, BOOLEAN, 0, "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE"),
     F(graphUsageMode, 22900, UP_TO_2, 2, NULL),
     F(numRmaCtx, 22900, NOT_NEGATIVE, 1, "NCCL_NUM_RMA_CTX"),
-    F(maxP2pPeers, 23000, POSITIVE, NCCL_CONFIG_UNDEF_INT, "NCCL_MAX_P2P_PEERS"),
+    F(maxP2pPeers, 23000, POSITIVE, NCCL_CONFIG_UNDEF_INT, "NCCL_P2P_MAX_PEERS"),
     F(graphStreamOrdering, 23005, BOOLEAN, 1, "NCCL_GRAPH_STREAM_ORDERING"),
 };
 

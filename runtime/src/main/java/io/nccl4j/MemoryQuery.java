@@ -40,7 +40,7 @@ public final class MemoryQuery {
     /** Channels to each peer of sends and receives. */
     PEER_CHANNELS("peer-channels", -1, 1, 64, ""),
     /** NCCL's {@code maxP2pPeers}, which counts on several machines. */
-    MAX_P2P_PEERS("max-p2p-peers", -1, 1, Integer.MAX_VALUE, "NCCL_MAX_P2P_PEERS"),
+    MAX_P2P_PEERS("max-p2p-peers", -1, 1, Integer.MAX_VALUE, "NCCL_P2P_MAX_PEERS"),
     /** Bytes of a buffer of the protocol Simple. */
     BUFFSIZE("buffsize", 4 << 20, 1, 1 << 30, "NCCL_BUFFSIZE"),
     /** Bytes of a buffer of the protocol LL. */

@@ -53,7 +53,7 @@ public final class NcclOptions {
     /** Contexts of one-sided operations. */
     NUM_RMA_CTX("numRmaCtx", 22900, "NCCL_NUM_RMA_CTX", 0, Integer.MAX_VALUE),
     /** Most peers of point-to-point operations at a time. */
-    MAX_P2P_PEERS("maxP2pPeers", 23000, "NCCL_MAX_P2P_PEERS", 1, Integer.MAX_VALUE),
+    MAX_P2P_PEERS("maxP2pPeers", 23000, "NCCL_P2P_MAX_PEERS", 1, Integer.MAX_VALUE),
     /** Whether captured operations keep their stream's order. */
     GRAPH_STREAM_ORDERING("graphStreamOrdering", 23005, "NCCL_GRAPH_STREAM_ORDERING", 0, 1);
 

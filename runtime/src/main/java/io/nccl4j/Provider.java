@@ -65,6 +65,12 @@ public interface Provider {
   /** See {@link MemoryPrediction#of}. */
   MemoryPrediction predictMemory(MemoryQuery query);
 
+  /** See {@link Diagnosis#of}. */
+  Diagnosis diagnose(Backend backend);
+
+  /** See {@link Diagnosis#removeUnusedSegments}. */
+  List<SharedMemorySegment> removeUnusedSegments();
+
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();
 }

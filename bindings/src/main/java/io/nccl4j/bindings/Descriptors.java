@@ -2,6 +2,7 @@ package io.nccl4j.bindings;
 
 import static io.nccl4j.bindings.Libc.BINDER;
 import static io.nccl4j.bindings.Libc.checked;
+import static io.nccl4j.bindings.Libc.errorOf;
 import static io.nccl4j.bindings.Libc.failure;
 import static io.nccl4j.bindings.Libc.invokeOnce;
 import static java.lang.foreign.ValueLayout.ADDRESS;
@@ -63,6 +64,8 @@ public final class Descriptors {
   public static final int EFD_CLOEXEC = 02000000;
 
   private static final int F_DUPFD_CLOEXEC = 1030;
+  private static final int F_SETLEASE = 1024;
+  private static final int F_WRLCK = 1;
   private static final int AT_EMPTY_PATH = 0x1000;
   private static final int STATX_BASIC_STATS = 0x7ff;
   private static final long NANOS_PER_MILLI = 1_000_000L;
@@ -111,6 +114,21 @@ public final class Descriptors {
    */
   public static int dup(int fd) {
     return fcntl(fd, F_DUPFD_CLOEXEC, 0, () -> "duplicating fd " + fd);
+  }
+
+  /**
+   * Takes a write lease on a file (F_SETLEASE in fcntl(2)): the kernel gives it only if nobody else
+   * on the machine has the file open or maps it, processes that this one cannot see included. Until
+   * the descriptor is closed, who wants to open the file waits. An open file that was mapped and
+   * then closed counts as open.
+   *
+   * @param fd descriptor of a regular file
+   * @return 0, or the error number: EAGAIN if somebody else has it open, EACCES if it belongs to
+   *     another user, EINVAL where the file system has no leases
+   */
+  public static int tryLease(int fd) {
+    return errorOf(
+        (arena, errno) -> (int) Fcntl.HANDLE.invokeExact(errno, fd, F_SETLEASE, F_WRLCK));
   }
 
   /**

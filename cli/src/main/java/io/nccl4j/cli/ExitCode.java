@@ -16,7 +16,9 @@ public enum ExitCode {
   /** A deadline passed. */
   TIMEOUT(4),
   /** The run went to its end, but elements were wrong. */
-  WRONG_DATA(7);
+  WRONG_DATA(7),
+  /** The doctor found something that does not work. */
+  UNHEALTHY(8);
 
   private final int number;
 

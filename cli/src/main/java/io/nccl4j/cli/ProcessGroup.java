@@ -97,6 +97,7 @@ final class ProcessGroup {
     environment.putAll(variables.apply(firstRank));
     environment.put(RankEnvironment.RANK, Integer.toString(firstRank));
     environment.put(RankEnvironment.NRANKS, Integer.toString(procs * options.localRanks()));
+    environment.put(RankEnvironment.LOCAL_NRANKS, Integer.toString(procs * options.localRanks()));
     environment.put(RankEnvironment.UNIQUE_ID, id.toString());
     environment.put(RankEnvironment.LAUNCHER, RankEnvironment.OWN);
     environment.put(RankEnvironment.CHILD, "1");

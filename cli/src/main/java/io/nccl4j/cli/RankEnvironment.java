@@ -18,6 +18,9 @@ final class RankEnvironment {
   /** Ranks of all processes. */
   static final String NRANKS = "NCCL4J_NRANKS";
 
+  /** Those of them on this machine, for the check of shared memory. */
+  static final String LOCAL_NRANKS = "NCCL4J_LOCAL_NRANKS";
+
   /** The token as text. */
   static final String UNIQUE_ID = "NCCL4J_UNIQUE_ID";
 

@@ -63,6 +63,7 @@ final class CliDocTest {
         Map.of(
             "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
     options("## Self tests", new SelftestCommand(context));
+    options("## Doctor", new DoctorCommand(context));
     options("## Info", new InfoCommand(context, new Nccl4jCommand()));
     tests.forEach(
         (name, command) -> {
@@ -134,6 +135,7 @@ final class CliDocTest {
         List.of(
             RankEnvironment.RANK,
             RankEnvironment.NRANKS,
+            RankEnvironment.LOCAL_NRANKS,
             RankEnvironment.UNIQUE_ID,
             RankEnvironment.UNIQUE_ID_FILE,
             RankEnvironment.RENDEZVOUS_DIR,

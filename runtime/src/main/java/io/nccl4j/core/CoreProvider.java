@@ -6,6 +6,7 @@ import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
+import io.nccl4j.Diagnosis;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
@@ -14,11 +15,13 @@ import io.nccl4j.MemoryPrediction;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.Provider;
+import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.JobLaunch;
 import io.nccl4j.cuda.CudaBackend;
 import io.nccl4j.cuda.CudaInfo;
 import io.nccl4j.cuda.CudaMemory;
+import io.nccl4j.diagnose.Doctor;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
@@ -202,6 +205,18 @@ public final class CoreProvider implements Provider {
     return query.backend() == Backend.HOST
         ? HostBackend.predictMemory(query)
         : CudaMemory.predict(query);
+  }
+
+  @Override
+  public Diagnosis diagnose(Backend backend) {
+    BackendInfo gpus = backend == Backend.HOST ? null : CudaInfo.collect();
+    long shmBytes = gpus != null && gpus.isUsable() ? cuda().sharedMemoryNeed() : 0;
+    return Doctor.examine(host.info(), gpus, backend == Backend.CUDA, shmBytes);
+  }
+
+  @Override
+  public List<SharedMemorySegment> removeUnusedSegments() {
+    return Doctor.removeUnused();
   }
 
   private static void require(@Nullable Object argument, String name) {

@@ -132,6 +132,11 @@ public final class CudaBackend implements BackendRuntime {
     return NcclParameterTable.get(key);
   }
 
+  /** What NCCL takes at least in {@code /dev/shm} of a process with a rank on each GPU; bytes. */
+  public long sharedMemoryNeed() {
+    return SharedMemoryNeed.ofProcesses(devices, CommunicatorConfig.defaults());
+  }
+
   private static void requireRank(int nranks, int rank) {
     if (nranks < 1) {
       throw new InvalidArgumentException(

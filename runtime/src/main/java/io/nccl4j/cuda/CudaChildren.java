@@ -9,6 +9,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
@@ -108,6 +109,7 @@ final class CudaChildren {
       String name) {
     Features.GROW.require();
     NcclConfig.requireKnown(config.nccl());
+    SharedMemoryNeed.require(List.of(device), nranks, config, name);
     team.expect(rank, nranks);
     String of = "rank " + rank + " of " + nranks + " joining " + name;
     MemorySegment nativeName = NcclConfig.name(config);

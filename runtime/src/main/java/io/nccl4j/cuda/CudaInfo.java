@@ -165,11 +165,34 @@ public final class CudaInfo {
       if (visible != null) {
         facts.add(new Fact("CUDA_VISIBLE_DEVICES", visible));
       }
+      if (count > 1) {
+        facts.add(new Fact("P2P", reachable(handles, out)));
+      }
       return handles;
     } catch (NcclException e) {
       facts.add(new Fact("devices", e.getMessage()));
       return List.of();
     }
+  }
+
+  /** Which pairs of devices cannot use each other's memory. */
+  private static String reachable(List<Integer> handles, MemorySegment out) {
+    List<String> separate = new ArrayList<>();
+    for (int i = 0; i < handles.size(); i++) {
+      for (int j = 0; j < handles.size(); j++) {
+        if (i != j) {
+          Driver.check(
+              Cuda.cuDeviceCanAccessPeer(out, handles.get(i), handles.get(j)),
+              "cuDeviceCanAccessPeer");
+          if (out.get(ValueLayout.JAVA_INT, 0) == 0) {
+            separate.add(i + "-" + j);
+          }
+        }
+      }
+    }
+    return separate.isEmpty()
+        ? "every pair of " + handles.size() + " devices"
+        : "not " + String.join(", ", separate);
   }
 
   private static DeviceInfo device(int ordinal, int handle) {

@@ -74,6 +74,7 @@ final class CudaInit {
       Features.SCALABLE_INIT.require();
     }
     NcclConfig.requireKnown(config.nccl());
+    SharedMemoryNeed.require(ranks.stream().map(Rank::device).toList(), nranks, config, name);
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
     return new CudaInit(ranks, nranks, id, team, config, name).run();
   }
@@ -247,7 +248,8 @@ final class CudaInit {
     }
   }
 
-  private static boolean mayShareGpus() {
+  /** Whether several ranks may be on one GPU. */
+  static boolean mayShareGpus() {
     return Features.SHARED_GPU.isPresent() && "1".equals(System.getenv(SHARED_GPU));
   }
 }

@@ -8,6 +8,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.diagnose.Preflight;
 import java.lang.foreign.MemorySegment;
 
 /** Results of NCCL's calls, made exceptions. */
@@ -56,7 +57,11 @@ final class NcclResults {
     String text = problem.toString();
     return switch (result) {
       case 1 -> new CudaException(-1, name, text, "set NCCL_DEBUG=WARN to see the CUDA call");
-      case 2 -> new SystemErrorException(text, "set NCCL_DEBUG=INFO to see the system call");
+      case 2 ->
+          new SystemErrorException(
+              text,
+              (text.contains("/dev/shm") ? Preflight.sharedMemoryRemedy() + "; " : "")
+                  + "set NCCL_DEBUG=INFO to see the system call");
       case 4 -> new InvalidArgumentException(text, "set NCCL_DEBUG=WARN to see what NCCL refused");
       case 5 -> new InvalidUsageException(text, "set NCCL_DEBUG=WARN to see what NCCL refused");
       case 6 ->

@@ -69,7 +69,8 @@ final class ArchitectureTest {
           .whereLayer("host")
           .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bootstrap", "bindings")
           .whereLayer("cuda")
-          .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bootstrap", "bindings")
+          .mayOnlyAccessLayers(
+              "api", "spi", "schedule", "memory", "bootstrap", "diagnose", "bindings")
           .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);

@@ -1,0 +1,123 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Diagnosis;
+import io.nccl4j.Diagnosis.Check;
+import io.nccl4j.Diagnosis.Status;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Provider;
+import io.nccl4j.SharedMemorySegment;
+import io.nccl4j.bench.DiagnosisJson;
+import java.io.PrintStream;
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+
+/** {@code nccl4j doctor}: what is wrong with the machine, and what to do about it. */
+@Command(
+    name = "doctor",
+    description = "Checks this machine: Java, libraries, GPUs, /dev/shm, limits, variables.",
+    versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
+    footer = {
+      "",
+      "Exit code: 0 no check failed, 1 internal error, 2 bad option, 3 failure, 8 a check failed."
+    })
+final class DoctorCommand implements Callable<Integer> {
+  private final Context context;
+
+  @Spec private CommandSpec spec;
+
+  @Option(
+      names = "--backend",
+      paramLabel = "NAME",
+      defaultValue = "auto",
+      description =
+          "auto, host, or cuda, which then has to work; with host nothing of CUDA is loaded;"
+              + " default ${DEFAULT-VALUE}.")
+  private String backend;
+
+  @Option(names = "--json", description = "Write JSON.")
+  private boolean json;
+
+  @Option(
+      names = "--remove-unused-segments",
+      description = "First remove files of NCCL in /dev/shm that are proven to be unused.")
+  private boolean remove;
+
+  /** The command. */
+  DoctorCommand(Context context) {
+    this.context = context;
+  }
+
+  @Override
+  public Integer call() {
+    Backend named;
+    try {
+      named = Backend.ofLabel(backend);
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    }
+    List<SharedMemorySegment> removed =
+        remove ? Diagnosis.removeUnusedSegments() : List.of();
+    Diagnosis diagnosis = Diagnosis.of(named);
+    if (json) {
+      DiagnosisJson.write(context.out(), Provider.get().version(), diagnosis, removed);
+    } else {
+      print(diagnosis, removed);
+    }
+    return (diagnosis.isHealthy() ? ExitCode.OK : ExitCode.UNHEALTHY).number();
+  }
+
+  private void print(Diagnosis diagnosis, List<SharedMemorySegment> removed) {
+    PrintStream out = context.out();
+    out.println("# nccl4j " + Provider.get().version() + " doctor");
+    for (Check check : diagnosis.checks()) {
+      out.printf(
+          Locale.ROOT, "%-4s  %-18s %s%n", label(check.status()), check.name(), check.found());
+      if (!check.remedy().isEmpty()) {
+        out.printf(Locale.ROOT, "%-24s -> %s%n", "", check.remedy());
+      }
+    }
+    diagnosis.segments().forEach(segment -> segment(segment, ""));
+    removed.forEach(segment -> segment(segment, "removed: "));
+    out.printf(
+        Locale.ROOT,
+        "# %d ok, %d warn, %d fail%n",
+        diagnosis.count(Status.OK),
+        diagnosis.count(Status.WARN),
+        diagnosis.count(Status.FAIL));
+  }
+
+  private void segment(SharedMemorySegment segment, String what) {
+    context
+        .out()
+        .printf(
+            Locale.ROOT,
+            "# %s%s, %d B, owner %s, %s old, %s%n",
+            what,
+            segment.path(),
+            segment.bytes(),
+            segment.owner(),
+            age(segment.age()),
+            segment.reason().isEmpty() ? label(segment.use()) : segment.reason());
+  }
+
+  private static String age(Duration age) {
+    if (age.toHours() > 0) {
+      return age.toHours() + " h";
+    }
+    return age.toMinutes() > 0 ? age.toMinutes() + " min" : age.toSeconds() + " s";
+  }
+
+  private static String label(Enum<?> value) {
+    return value.name().toLowerCase(Locale.ROOT);
+  }
+}
