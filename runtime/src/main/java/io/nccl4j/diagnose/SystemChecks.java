@@ -65,7 +65,7 @@ final class SystemChecks {
               : Check.warn(SharedMemory.PATH, label(memory), e.remedy()));
     } else if (shmBytes == 0) {
       checks.add(
-          Check.ok(SharedMemory.PATH, free + "; these GPUs reach each other's memory, or are one"));
+          Check.ok(SharedMemory.PATH, free + "; processes on these GPUs need no room in it"));
     } else {
       checks.add(
           Check.ok(SharedMemory.PATH, free + ", NCCL needs " + Sizes.text(shmBytes) + " at least"));
