@@ -65,8 +65,7 @@ final class DoctorCommand implements Callable<Integer> {
     } catch (InvalidArgumentException e) {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
-    List<SharedMemorySegment> removed =
-        remove ? Diagnosis.removeUnusedSegments() : List.of();
+    List<SharedMemorySegment> removed = remove ? Diagnosis.removeUnusedSegments() : List.of();
     Diagnosis diagnosis = Diagnosis.of(named);
     if (json) {
       DiagnosisJson.write(context.out(), Provider.get().version(), diagnosis, removed);

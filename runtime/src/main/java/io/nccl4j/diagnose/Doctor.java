@@ -48,14 +48,14 @@ public final class Doctor {
 
   /** NCCL's release; 0 if there is none. */
   private static int release(BackendInfo cuda) {
-    boolean known =
-        !cuda.libraries().isEmpty() && !cuda.libraries().getFirst().version().isEmpty();
+    boolean known = !cuda.libraries().isEmpty() && !cuda.libraries().getFirst().version().isEmpty();
     return known && GpuLibrary.NCCL.load() instanceof LoadedLibrary ? GpuLibrary.NCCL.version() : 0;
   }
 
   private static void java(List<Check> checks, BackendInfo host, boolean nativeRequired) {
     Runtime.Version version = Runtime.version();
-    String home = " (" + System.getProperty("java.vendor") + "), " + System.getProperty("java.home");
+    String home =
+        " (" + System.getProperty("java.vendor") + "), " + System.getProperty("java.home");
     checks.add(
         version.feature() >= OLDEST_JAVA
             ? Check.ok("Java", version + home)

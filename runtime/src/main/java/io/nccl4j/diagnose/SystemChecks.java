@@ -52,7 +52,8 @@ final class SystemChecks {
     boolean usable = memory.state() == SharedMemory.State.USABLE;
     if (!gpus) {
       // The host backend does without.
-      checks.add(Check.ok(SharedMemory.PATH, (usable ? free : label(memory)) + "; host needs none"));
+      checks.add(
+          Check.ok(SharedMemory.PATH, (usable ? free : label(memory)) + "; host needs none"));
       return;
     }
     var obstacle = memory.obstacle(machine, Math.max(1, shmBytes), what, "");
@@ -149,8 +150,7 @@ final class SystemChecks {
   /** Threads then get the C library's own size, which is less than usual. */
   private Optional<Check> stack() {
     return soft("Max stack size") == UNLIMITED
-        ? Optional.of(
-            Check.warn("stack", "unlimited: NCCL's threads get 2 MiB", "ulimit -s 8192"))
+        ? Optional.of(Check.warn("stack", "unlimited: NCCL's threads get 2 MiB", "ulimit -s 8192"))
         : Optional.empty();
   }
 
