@@ -54,6 +54,7 @@ public final class Main {
     Context context = new Context(environment, out, err);
     CommandLine commandLine = new CommandLine(top);
     commandLine.addSubcommand(new InfoCommand(context, top));
+    commandLine.addSubcommand(new MemoryCommand(context));
     Program.all().forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
     commandLine
         .addSubcommand(

@@ -64,6 +64,7 @@ final class CliDocTest {
             "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
     options("## Self tests", new SelftestCommand(context));
     options("## Info", new InfoCommand(context, new Nccl4jCommand()));
+    options("## Memory", new MemoryCommand(context));
     tests.forEach(
         (name, command) -> {
           options("### " + name, command);

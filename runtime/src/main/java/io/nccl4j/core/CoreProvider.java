@@ -201,7 +201,7 @@ public final class CoreProvider implements Provider {
   public MemoryPrediction predictMemory(MemoryQuery query) {
     return query.backend() == Backend.HOST
         ? HostBackend.predictMemory(query)
-        : CudaMemory.predict(query);
+        : CudaMemory.predict(query, true);
   }
 
   private static void require(@Nullable Object argument, String name) {
