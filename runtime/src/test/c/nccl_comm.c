@@ -59,10 +59,18 @@ void nn_comm_discard(ncclComm_t comm) {
   nn_comm_release(comm);
 }
 
+/* Multicast buffers, where the test has some; NCCL's own variable switches them off. */
+static long nn_nvls_bytes(void) {
+  const char *bytes = getenv("STANDIN_NCCL_NVLS");
+  const char *enable = getenv("NCCL_NVLS_ENABLE");
+  bool off = enable != NULL && strcmp(enable, "0") == 0;
+  return bytes == NULL || off ? 0 : strtol(bytes, NULL, 0);
+}
+
 static ncclResult_t join(ncclComm_t comm) {
   ncclResult_t result = nn_join(comm);
   if (result == ncclSuccess) {
-    long bytes = (long)(PERSISTENT_BYTES + SCRATCH_BYTES);
+    long bytes = (long)(PERSISTENT_BYTES + SCRATCH_BYTES) + nn_nvls_bytes();
     result = nn_cuda(standin_book(comm->device, bytes));
     comm->persistent = result == ncclSuccess ? bytes : 0;
   }

@@ -19,7 +19,7 @@ static void test_memory(void) {
   size_t total;
   int fd;
   FAILS(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 4096, &prop, 0));
-  FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, (size_t)1 << 30, &prop, 0));
+  FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, (size_t)1 << 36, &prop, 0));
   CU(cuMemCreate(&handle, 2 * MB2, &prop, 0));
   CU(cuMemGetInfo_v2(&free_bytes, &total));
   EXPECT(total - free_bytes == 2 * MB2);

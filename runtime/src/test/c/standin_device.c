@@ -36,7 +36,7 @@ bool si_fabric(void) {
 }
 
 size_t si_device_memory(void) {
-  return (size_t)setting("STANDIN_CUDA_MEMORY", 256L << 20);
+  return (size_t)setting("STANDIN_CUDA_MEMORY", 16L << 30);
 }
 
 CUcontext si_current(void) {

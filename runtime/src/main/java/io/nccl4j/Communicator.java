@@ -173,7 +173,7 @@ public interface Communicator extends AutoCloseable {
    * The memory that this rank has taken for this communicator, in bytes: what nccl4j has booked,
    * and on the cuda backend what NCCL says it took. Registered buffers of the program are among it,
    * the others are on their device's account, see {@link Device#memory()}. Any thread may ask; a
-   * communicator that has failed has the lines that are known.
+   * communicator that has failed, or is in a call of NCCL, has the lines that are known.
    */
   MemoryReport memory();
 

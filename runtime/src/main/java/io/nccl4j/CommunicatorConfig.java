@@ -22,25 +22,38 @@ import org.jspecify.annotations.Nullable;
  * close</td></tr>
  * <tr><td>fifo-bytes</td><td>NCCL4J_FIFO_BYTES</td><td>1048576 B</td><td>work FIFO, a power of two, 4 KiB to 1
  * GiB</td></tr>
+ * <tr><td>memory-budget</td><td>NCCL4J_MEMORY_BUDGET</td><td>none</td><td>the most memory that a rank of the
+ * communicator may take, predicted, in bytes: of the device, on the host backend shared</td></tr>
+ * <tr><td>memory-policy</td><td>NCCL4J_MEMORY_POLICY</td><td>auto</td><td>what to do where it would take more: {@link
+ * MemoryPolicy}</td></tr>
  * </table>
  *
  * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m};
- * {@code off} switches a deadline off.
+ * {@code off} switches a deadline off. Bytes of a budget may have a suffix {@code K}, {@code M} or
+ * {@code G}. All ranks should have the same budget and policy: a rank that is refused leaves the
+ * others waiting for it until their init timeout.
  */
 public final class CommunicatorConfig {
   /** A timeout that never passes. */
   public static final Duration OFF = Duration.ofNanos(Long.MAX_VALUE);
 
+  /** A budget that nothing exceeds. */
+  public static final long NO_BUDGET = Long.MAX_VALUE;
+
   private static final String INIT = "init-timeout";
   private static final String OPERATION = "operation-timeout";
   private static final String CLOSE = "close-timeout";
   private static final String FIFO = "fifo-bytes";
+  private static final String BUDGET = "memory-budget";
+  private static final String POLICY = "memory-policy";
 
   private final @Nullable String name;
   private final Duration initTimeout;
   private final Duration operationTimeout;
   private final Duration closeTimeout;
   private final long fifoBytes;
+  private final long memoryBudget;
+  private final MemoryPolicy memoryPolicy;
   private final @Nullable NcclOptions nccl;
   private final Map<String, String> sources;
 
@@ -50,6 +63,8 @@ public final class CommunicatorConfig {
     this.operationTimeout = builder.operationTimeout;
     this.closeTimeout = builder.closeTimeout;
     this.fifoBytes = builder.fifoBytes;
+    this.memoryBudget = builder.memoryBudget;
+    this.memoryPolicy = builder.memoryPolicy;
     this.nccl = builder.nccl;
     this.sources = Map.copyOf(builder.sources);
   }
@@ -97,6 +112,37 @@ public final class CommunicatorConfig {
     return fifoBytes;
   }
 
+  /** The most memory that a rank may take, in bytes, or {@link #NO_BUDGET}. */
+  public long memoryBudget() {
+    return memoryBudget;
+  }
+
+  /** What happens where a rank would take more, or more than is free. */
+  public MemoryPolicy memoryPolicy() {
+    return memoryPolicy;
+  }
+
+  /**
+   * The same with options of NCCL that the memory policy lowers: their source is {@code
+   * memory-policy}.
+   */
+  public CommunicatorConfig lowered(Map<NcclOptions.Option, Integer> options) {
+    if (options.isEmpty()) {
+      return this;
+    }
+    Builder copy = new Builder(Map.of());
+    copy.name = name;
+    copy.initTimeout = initTimeout;
+    copy.operationTimeout = operationTimeout;
+    copy.closeTimeout = closeTimeout;
+    copy.fifoBytes = fifoBytes;
+    copy.memoryBudget = memoryBudget;
+    copy.memoryPolicy = memoryPolicy;
+    copy.nccl = nccl().lowered(options, POLICY);
+    copy.sources.putAll(sources);
+    return copy.build();
+  }
+
   /** What NCCL is told; the host backend ignores it. */
   public NcclOptions nccl() {
     return nccl == null ? NcclOptions.defaults() : nccl;
@@ -112,6 +158,8 @@ public final class CommunicatorConfig {
     settings.add(setting(OPERATION, text(operationTimeout)));
     settings.add(setting(CLOSE, text(closeTimeout)));
     settings.add(setting(FIFO, fifoBytes + " B"));
+    settings.add(setting(BUDGET, memoryBudget == NO_BUDGET ? "none" : memoryBudget + " B"));
+    settings.add(setting(POLICY, memoryPolicy.label()));
     if (nccl != null) {
       settings.addAll(nccl.settings());
     }
@@ -137,6 +185,8 @@ public final class CommunicatorConfig {
     private Duration operationTimeout = Duration.ofSeconds(600);
     private Duration closeTimeout = Duration.ofSeconds(10);
     private long fifoBytes = 1 << 20;
+    private long memoryBudget = NO_BUDGET;
+    private MemoryPolicy memoryPolicy = MemoryPolicy.AUTO;
     private @Nullable NcclOptions nccl;
 
     private Builder(Map<String, String> environment) {
@@ -155,6 +205,14 @@ public final class CommunicatorConfig {
       String fifo = fromEnvironment(environment, FIFO);
       if (fifo != null) {
         fifoBytes = fifoBytes(fifo);
+      }
+      String budget = fromEnvironment(environment, BUDGET);
+      if (budget != null) {
+        memoryBudget = ByteText.parse(BUDGET, budget);
+      }
+      String policy = fromEnvironment(environment, POLICY);
+      if (policy != null) {
+        memoryPolicy = MemoryPolicy.ofLabel(policy);
       }
     }
 
@@ -200,6 +258,29 @@ public final class CommunicatorConfig {
       }
       fifoBytes = bytes;
       sources.put(FIFO, "argument");
+      return this;
+    }
+
+    /**
+     * The most memory that a rank of the communicator may take, as {@link MemoryPrediction} has it:
+     * of the device, on the host backend shared memory. Sends and receives take more, see there.
+     *
+     * @param bytes 1 or more, or {@link CommunicatorConfig#NO_BUDGET}
+     */
+    public Builder memoryBudget(long bytes) {
+      if (bytes < 1) {
+        throw new InvalidArgumentException(
+            BUDGET + " is " + bytes + " B", "use 1 or more, or CommunicatorConfig.NO_BUDGET");
+      }
+      memoryBudget = bytes;
+      sources.put(BUDGET, "argument");
+      return this;
+    }
+
+    /** What happens where a rank would take more than its budget, or more than is free. */
+    public Builder memoryPolicy(MemoryPolicy policy) {
+      memoryPolicy = Require.present(policy, "memoryPolicy");
+      sources.put(POLICY, "argument");
       return this;
     }
 

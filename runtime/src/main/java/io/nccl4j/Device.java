@@ -43,6 +43,22 @@ public interface Device {
     return Provider.get().devices(backend);
   }
 
+  /**
+   * The most bytes that this process may take on each device, by the property {@code
+   * nccl4j.device-memory-budget} or the variable {@code NCCL4J_DEVICE_MEMORY_BUDGET}; {@link
+   * CommunicatorConfig#NO_BUDGET} if there is none. {@link #allocate} and joining a communicator
+   * throw {@link MemoryBudgetException} where they would exceed it.
+   *
+   * @throws InvalidArgumentException if it cannot be read
+   */
+  static long memoryBudget() {
+    String text = System.getProperty("nccl4j.device-memory-budget");
+    text = text == null ? System.getenv("NCCL4J_DEVICE_MEMORY_BUDGET") : text;
+    return text == null || text.isEmpty()
+        ? CommunicatorConfig.NO_BUDGET
+        : ByteText.parse("device-memory-budget", text);
+  }
+
   /** The backend, never {@link Backend#AUTO}. */
   Backend backend();
 

@@ -17,6 +17,7 @@ import org.jspecify.annotations.Nullable;
 public final class MemoryQuery {
   /** Something that the memory of a communicator depends on. */
   public enum Lever {
+    // The host's come first, up to PEERS.
     /** Ranks of the communicator. */
     NRANKS("nranks", 8, 1, 1 << 20, ""),
     /** Ranks on one machine; all of them if not set. */

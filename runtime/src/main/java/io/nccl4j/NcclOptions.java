@@ -112,9 +112,24 @@ public final class NcclOptions {
   private final Map<Option, Integer> values;
   private final @Nullable String netName;
 
+  /** Of fields that something other than the program has set. */
+  private final Map<Option, String> sources = new EnumMap<>(Option.class);
+
   private NcclOptions(Builder builder) {
     this.values = new EnumMap<>(builder.values);
     this.netName = builder.netName;
+  }
+
+  /** The same with other values, whose source is {@code source}. */
+  NcclOptions lowered(Map<Option, Integer> lower, String source) {
+    Builder builder = builder();
+    builder.values.putAll(values);
+    builder.netName = netName;
+    lower.forEach(builder::set);
+    NcclOptions lowered = builder.build();
+    lowered.sources.putAll(sources);
+    lower.keySet().forEach(option -> lowered.sources.put(option, source));
+    return lowered;
   }
 
   /** Everything left to NCCL. */
@@ -170,7 +185,7 @@ public final class NcclOptions {
       return new Setting(name, override, option.variable + note);
     }
     if (own != null) {
-      return new Setting(name, own, "argument");
+      return new Setting(name, own, sources.getOrDefault(option, "argument"));
     }
     return new Setting(name, option == Option.BLOCKING ? "1" : "NCCL's choice", "default");
   }

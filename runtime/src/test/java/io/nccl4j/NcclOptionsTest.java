@@ -65,10 +65,33 @@ class NcclOptionsTest {
     CommunicatorConfig plain = CommunicatorConfig.defaults();
     CommunicatorConfig given =
         CommunicatorConfig.builder().nccl(NcclOptions.builder().maxCtas(3).build()).build();
-    assertEquals(4, plain.settings().size());
-    assertEquals(4 + NcclOptions.Option.values().length, given.settings().size());
+    assertEquals(6, plain.settings().size());
+    assertEquals(6 + NcclOptions.Option.values().length, given.settings().size());
     assertEquals(3, given.nccl().value(NcclOptions.Option.MAX_CTAS).orElseThrow());
     assertTrue(plain.nccl().value(NcclOptions.Option.MAX_CTAS).isEmpty());
+  }
+
+  @Test
+  void budgetsComeFromTheEnvironment() {
+    CommunicatorConfig config =
+        CommunicatorConfig.builder(
+                Map.of("NCCL4J_MEMORY_BUDGET", "3G", "NCCL4J_MEMORY_POLICY", "strict"))
+            .build();
+    assertEquals(3L << 30, config.memoryBudget());
+    assertEquals(MemoryPolicy.STRICT, config.memoryPolicy());
+    assertTrue(
+        config
+            .settings()
+            .contains(new Setting("memory-budget", "3221225472 B", "NCCL4J_MEMORY_BUDGET")));
+    CommunicatorConfig lowered = config.lowered(Map.of(NcclOptions.Option.MAX_CTAS, 4));
+    assertEquals(config.settings(), lowered.settings().subList(0, config.settings().size()));
+    assertTrue(lowered.settings().contains(new Setting("nccl.maxCTAs", "4", "memory-policy")));
+    for (String wrong : new String[] {"", "0", "much", "1T", "-1", "99999999999G", "1.5G"}) {
+      assertThrows(
+          InvalidArgumentException.class,
+          () -> CommunicatorConfig.builder(Map.of("NCCL4J_MEMORY_BUDGET", wrong)),
+          wrong);
+    }
   }
 
   @Test

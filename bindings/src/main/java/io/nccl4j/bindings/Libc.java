@@ -69,6 +69,7 @@ public final class Libc {
           "sched_getcpu",
           "getpid",
           "getuid",
+          "setenv",
           "sysconf",
           "kill",
           "syscall",

@@ -4,6 +4,7 @@ import static io.nccl4j.bindings.Libc.BINDER;
 import static io.nccl4j.bindings.Libc.checked;
 import static io.nccl4j.bindings.Libc.errorOf;
 import static io.nccl4j.bindings.Libc.invoke;
+import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -40,6 +41,25 @@ public final class Processes {
    */
   public static int getpid() {
     return (int) invoke((arena, errno) -> (int) Getpid.HANDLE.invokeExact());
+  }
+
+  /**
+   * Sets a variable of this process's environment for C (setenv(3)): libraries that read it from
+   * now on see it, {@code System.getenv} does not. No other thread may read or set variables in C
+   * meanwhile.
+   *
+   * @param name of the variable
+   * @param value its value
+   * @throws LibcException if the call fails
+   */
+  public static void setenv(String name, String value) {
+    checked(
+        "setenv",
+        () -> "setting " + name,
+        (arena, errno) ->
+            (int)
+                Setenv.HANDLE.invokeExact(
+                    errno, arena.allocateFrom(name), arena.allocateFrom(value), 1));
   }
 
   /**
@@ -110,6 +130,12 @@ public final class Processes {
 
   // One holder for each function: a new shape takes 5 to 10 ms to link, and only those that are
   // called are linked.
+
+  // int setenv(const char *name, const char *value, int overwrite)
+  private static final class Setenv {
+    private static final MethodHandle HANDLE =
+        BINDER.withErrno("setenv", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_INT));
+  }
 
   // pid_t getpid(void)
   private static final class Getpid {

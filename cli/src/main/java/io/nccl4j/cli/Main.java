@@ -55,6 +55,7 @@ public final class Main {
     CommandLine commandLine = new CommandLine(top);
     commandLine.addSubcommand(new InfoCommand(context, top));
     commandLine.addSubcommand(new DoctorCommand(context));
+    commandLine.addSubcommand(new MemoryCommand(context));
     Program.all().forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
     commandLine
         .addSubcommand(

@@ -72,6 +72,19 @@ class StandInTest {
     }
   }
 
+  /** What the stand-in takes is not what NCCL would: the difference is shown. */
+  @Test
+  void memoryIsMeasured() throws Exception {
+    try (Jvm jvm = start(Map.of(), "memory --measure -t 2")) {
+      assertEquals(0, jvm.await(), () -> read(jvm));
+      String out = String.join("\n", jvm.outLines());
+      assertTrue(out.startsWith("predicted memory of one rank of 2 on cuda\n"), out);
+      assertTrue(out.contains("after the first allReduces"), out);
+      assertTrue(out.contains("ncclCommMemStats, persistent"), out);
+      assertTrue(out.contains("B (predicted), 4194304 B (ncclCommMemStats), difference -"), out);
+    }
+  }
+
   @Test
   void moreRanksThanGpusAreRefusedWithTheRemedy() throws Exception {
     Map<String, String> one = Map.of("STANDIN_CUDA_DEVICES", "1");

@@ -204,7 +204,7 @@ public final class CoreProvider implements Provider {
   public MemoryPrediction predictMemory(MemoryQuery query) {
     return query.backend() == Backend.HOST
         ? HostBackend.predictMemory(query)
-        : CudaMemory.predict(query);
+        : CudaMemory.predict(query, true);
   }
 
   @Override

@@ -83,7 +83,7 @@ public final class CudaBackend implements BackendRuntime {
     }
     String name = config.name() == null ? "cuda-" + CREATED.incrementAndGet() : config.name();
     return List.copyOf(
-        CudaInit.join(ranks, ranks.size(), createUniqueId(), new Team(name), config, name));
+        CudaInit.join(ranks, ranks.size(), this::createUniqueId, new Team(name), config, name));
   }
 
   @Override
@@ -102,7 +102,7 @@ public final class CudaBackend implements BackendRuntime {
     return CudaInit.join(
             List.of(new CudaInit.Rank(rank, (CudaDevice) device)),
             nranks,
-            bytes.array(),
+            bytes::array,
             teamOf(first),
             config,
             name(first, config))

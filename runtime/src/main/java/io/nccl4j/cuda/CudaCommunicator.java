@@ -10,8 +10,10 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPool;
+import io.nccl4j.MemoryPrediction.When;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
+import io.nccl4j.MemoryReport.Line;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclMemoryStatistics;
@@ -70,6 +72,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   private final CudaDevice cudaDevice;
   private final MemoryBook.Account account;
   private final MemoryBook.Booking fifoBooking;
+  private volatile JoinMemory.@Nullable Rank joined;
   private final CudaBuffer barrierFlag;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment asyncOut = arena.allocate(ValueLayout.JAVA_INT);
@@ -178,6 +181,21 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     team.add(communicator);
     CallWatch.add(communicator);
     return communicator;
+  }
+
+  /** Whether a call of NCCL is under way, which may last as long as an operation may. */
+  boolean isInACall() {
+    if (!guard.enterWithin(STUCK_NANOS)) {
+      return true;
+    }
+    guard.leave();
+    return false;
+  }
+
+  /** What joining took; from now on the device counts what NCCL is predicted to take. */
+  void joined(JoinMemory.Rank rank) {
+    joined = rank;
+    cudaDevice.addPredicted(rank.predicted(When.COLLECTIVE));
   }
 
   // ---- for launches
@@ -714,7 +732,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   public MemoryReport memory() {
-    return new MemoryReport(this + " on " + cudaDevice, account.lines(), List.of());
+    NcclMemoryStatistics now = closed ? null : JoinMemory.statistics(this);
+    List<Line> lines = new ArrayList<>(account.lines());
+    lines.addAll(JoinMemory.lines("communicator " + name + " rank " + rank(), now, joined));
+    return new MemoryReport(this + " on " + cudaDevice, lines, JoinMemory.comparisons(now, joined));
   }
 
   // ---- life
@@ -1223,6 +1244,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       barrierFlag.close();
       fifoBooking.release();
       account.close();
+      JoinMemory.Rank rank = joined;
+      if (rank != null) {
+        cudaDevice.addPredicted(-rank.predicted(When.COLLECTIVE));
+      }
     }
   }
 

@@ -8,6 +8,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.MemoryFeature;
+import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
@@ -16,12 +17,14 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.memory.DeviceBudget;
 import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -49,6 +52,7 @@ final class CudaDevice implements Device {
   private final int capability;
   private final MemoryBook book = new MemoryBook();
   private final MemoryBook.Account account;
+  private final AtomicLong predictedForNccl = new AtomicLong();
   private final CudaStreams streams = new CudaStreams();
   private final CudaHeap heap = new CudaHeap(this);
   private final PinnedHeap pinned = new PinnedHeap(this);
@@ -201,7 +205,29 @@ final class CudaDevice implements Device {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
-    return allocate(account, MemoryPurpose.USER, bytes);
+    return DeviceBudget.allocate(
+        this, bytes, this::takenBytes, () -> allocate(account, MemoryPurpose.USER, bytes));
+  }
+
+  /** Free memory of the device, in bytes; −1 if it is unknown. */
+  long freeBytes() {
+    try (Scope ignored = enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment free = arena.allocate(ValueLayout.JAVA_LONG);
+      MemorySegment total = arena.allocate(ValueLayout.JAVA_LONG);
+      int result = Cuda.cuMemGetInfo_v2(free, total);
+      return result == Driver.SUCCESS ? free.get(ValueLayout.JAVA_LONG, 0) : -1;
+    }
+  }
+
+  /** What this backend has taken, and what NCCL is predicted to take for communicators. */
+  long takenBytes() {
+    return book.bytes(this, MemoryPlace.DEVICE) + predictedForNccl.get();
+  }
+
+  /** A communicator was made, or with a negative number closed. */
+  void addPredicted(long bytes) {
+    predictedForNccl.addAndGet(bytes);
   }
 
   /** Memory that is booked on {@code owner}. */

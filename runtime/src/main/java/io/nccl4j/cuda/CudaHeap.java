@@ -29,6 +29,10 @@ final class CudaHeap {
       return new Block(this, start, size, account.book(purpose, MemoryPlace.DEVICE, size));
     }
 
+    boolean isUnused() {
+      return ranges.freeBytes() == memory.bytes();
+    }
+
     void give(Block block) {
       ranges.free(block.address, block.bytes);
       block.booking.release();
@@ -71,14 +75,32 @@ final class CudaHeap {
     return Objects.requireNonNull(chunk.take(size, account, purpose));
   }
 
+  /** Whether it has taken nothing from the device yet. */
+  synchronized boolean isEmpty() {
+    return chunks.isEmpty();
+  }
+
+  /** Gives back to the device what is in no block, the last chunk, too. */
+  synchronized void trim() {
+    for (Chunk chunk : List.copyOf(chunks)) {
+      if (chunk.isUnused()) {
+        remove(chunk);
+      }
+    }
+  }
+
+  private void remove(Chunk chunk) {
+    chunks.remove(chunk);
+    chunk.unused.release();
+    chunk.memory.free();
+  }
+
   /** Gives a block back; nothing uses it any more. */
   synchronized void free(Block block) {
     Chunk chunk = block.chunk;
     chunk.give(block);
-    if (chunk.ranges.freeBytes() == chunk.memory.bytes() && chunks.size() > 1) {
-      chunks.remove(chunk);
-      chunk.unused.release();
-      chunk.memory.free();
+    if (chunk.isUnused() && chunks.size() > 1) {
+      remove(chunk);
     }
   }
 

@@ -37,6 +37,7 @@ final class CudaInit {
   private final int nranks;
   private final Team team;
   private final CommunicatorConfig config;
+  private final JoinMemory memory;
   private final String name;
 
   /** Kept by the thread that NCCL may hold for longer than the caller waits. */
@@ -49,11 +50,18 @@ final class CudaInit {
   private int aborted;
 
   private CudaInit(
-      List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
+      List<Rank> ranks,
+      int nranks,
+      byte[] id,
+      Team team,
+      CommunicatorConfig config,
+      JoinMemory memory,
+      String name) {
     this.ranks = ranks;
     this.nranks = nranks;
     this.team = team;
     this.config = config;
+    this.memory = memory;
     this.name = name;
     this.ids = id.length / UniqueId.BYTES;
     this.nativeName = NcclConfig.name(config);
@@ -65,18 +73,28 @@ final class CudaInit {
   /**
    * Joins.
    *
-   * @param id the bytes of one unique id, or of several
+   * @param ids gives the bytes of one unique id, or of several, after the memory was looked at
+   * @throws io.nccl4j.MemoryBudgetException if a rank would take more memory than it may
    */
   static List<CudaCommunicator> join(
-      List<Rank> ranks, int nranks, byte[] id, Team team, CommunicatorConfig config, String name) {
+      List<Rank> ranks,
+      int nranks,
+      Supplier<byte[]> ids,
+      Team team,
+      CommunicatorConfig config,
+      String name) {
     requireOwnGpus(ranks);
+    NcclConfig.requireKnown(config.nccl());
+    List<CudaDevice> devices = ranks.stream().map(Rank::device).toList();
+    CudaBudget.Plan plan = CudaBudget.plan(devices, nranks, config, name);
+    SharedMemoryNeed.require(devices, nranks, plan.config(), name);
+    byte[] id = ids.get();
     if (id.length > UniqueId.BYTES) {
       Features.SCALABLE_INIT.require();
     }
-    NcclConfig.requireKnown(config.nccl());
-    SharedMemoryNeed.require(ranks.stream().map(Rank::device).toList(), nranks, config, name);
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
-    return new CudaInit(ranks, nranks, id, team, config, name).run();
+    JoinMemory memory = new JoinMemory(devices, plan.prediction());
+    return new CudaInit(ranks, nranks, id, team, plan.config(), memory, name).run();
   }
 
   private List<CudaCommunicator> run() {
@@ -100,8 +118,10 @@ final class CudaInit {
             CudaCommunicator.create(rank.rank, nranks, rank.device, handle, team, config, name));
         joined.getLast().keep(nativeName);
       }
+      memory.joined(joined);
     } catch (NcclException e) {
       giveUp(joined);
+      memory.gaveUp();
       throw e;
     }
     return joined;

@@ -16,17 +16,21 @@ import java.util.List;
 public final class CudaMemory {
   private CudaMemory() {}
 
-  /** Predicts; loads no library. */
-  public static MemoryPrediction predict(MemoryQuery query) {
+  /**
+   * Predicts; loads no library.
+   *
+   * @param first whether nothing was taken on the device before
+   */
+  public static MemoryPrediction predict(MemoryQuery query, boolean first) {
     List<Line> lines = new ArrayList<>(NcclMemory.lines(query));
     lines.add(
         new Line(
             MemoryPurpose.BARRIER,
             MemoryPlace.DEVICE,
             When.JOIN,
-            CudaHeap.CHUNK_BYTES,
+            first ? CudaHeap.CHUNK_BYTES : CudaHeap.ALIGNMENT,
             Basis.OWN,
-            "the device's first chunk, which buffers share"));
+            first ? "the device's first chunk, which buffers share" : "of a chunk that is there"));
     lines.add(
         new Line(
             MemoryPurpose.FIFO,

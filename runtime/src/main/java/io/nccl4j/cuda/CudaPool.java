@@ -6,6 +6,7 @@ import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.DeviceBudget;
 import io.nccl4j.memory.PoolBlock;
 import io.nccl4j.memory.PoolChunk;
 import io.nccl4j.memory.StreamPool;
@@ -97,7 +98,11 @@ final class CudaPool extends StreamPool<CudaBuffer> {
 
   @Override
   protected PoolChunk newChunk(long bytes) {
-    return new Chunk(device, CudaMapping.create(device, bytes));
+    return DeviceBudget.allocate(
+        device,
+        bytes,
+        device::takenBytes,
+        () -> new Chunk(device, CudaMapping.create(device, bytes)));
   }
 
   @Override

@@ -76,6 +76,7 @@ public final class HostBackend implements BackendRuntime {
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     int nranks = requested.size();
     checkRanks(nranks);
+    HostMemory.require((HostDevice) requested.getFirst(), nranks, nranks, config);
     long handle = newControlBlock((HostDevice) requested.getFirst(), nranks);
     HostHeap.Block block = published(handle);
     ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
@@ -104,6 +105,7 @@ public final class HostBackend implements BackendRuntime {
     if (rank < 0 || rank >= nranks) {
       throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
     }
+    HostMemory.require((HostDevice) device, nranks, 1, config);
     HostProcess self = HostProcess.self();
     long start = System.nanoTime();
     long handle = rank == 0 ? newControlBlock((HostDevice) device, nranks) : -1;

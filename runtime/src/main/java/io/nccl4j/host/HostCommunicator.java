@@ -538,6 +538,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       throw new InvalidArgumentException(
           "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
     }
+    // All ranks divide or none does: what the largest child would take decides.
+    HostMemory.require((HostDevice) device(), nranks(), spansProcesses ? 1 : nranks(), childConfig);
     return Split.run(this, color, key, childConfig);
   }
 

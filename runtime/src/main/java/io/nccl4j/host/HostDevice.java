@@ -16,6 +16,7 @@ import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
+import io.nccl4j.memory.DeviceBudget;
 import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
@@ -61,9 +62,18 @@ final class HostDevice implements Device {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
-    HostHeap heap = HostProcess.self().heap();
     return new HostBuffer(
-        this, heap.allocate(account(), MemoryPurpose.USER, bytes), heap.isShareable());
+        this, allocate(MemoryPurpose.USER, bytes), HostProcess.self().heap().isShareable());
+  }
+
+  /** Memory of the program, as long as it is within the device's budget. */
+  HostHeap.Block allocate(MemoryPurpose purpose, long bytes) {
+    HostHeap heap = HostProcess.self().heap();
+    return DeviceBudget.allocate(
+        this,
+        bytes,
+        () -> HostProcess.self().book().bytes(this, heap.place()),
+        () -> heap.allocate(account(), purpose, bytes));
   }
 
   @Override

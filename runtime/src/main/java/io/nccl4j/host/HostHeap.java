@@ -138,6 +138,11 @@ final class HostHeap {
     return 16L << 30;
   }
 
+  /** Where its blocks lie. */
+  MemoryPlace place() {
+    return mapping == null ? MemoryPlace.NATIVE : MemoryPlace.SHARED;
+  }
+
   /** Whether other processes can map it. */
   boolean isShareable() {
     return mapping != null;
@@ -200,7 +205,7 @@ final class HostHeap {
     }
     allocatedBytes += bytes;
     unused.resize(committedBytes - allocatedBytes);
-    MemoryBook.Booking booking = account.book(purpose, MemoryPlace.SHARED, bytes);
+    MemoryBook.Booking booking = account.book(purpose, place(), bytes);
     return new Block(mapping, offset, bytes, reserved, null, booking);
   }
 
@@ -209,7 +214,7 @@ final class HostHeap {
     try {
       MemorySegment segment = arena.allocate(bytes, PAGE);
       allocatedBytes += bytes;
-      MemoryBook.Booking booking = account.book(purpose, MemoryPlace.NATIVE, bytes);
+      MemoryBook.Booking booking = account.book(purpose, place(), bytes);
       return new Block(segment, 0, bytes, bytes, arena, booking);
     } catch (OutOfMemoryError e) {
       arena.close();

@@ -68,7 +68,7 @@ final class HostPool extends StreamPool<HostBuffer> {
 
   @Override
   protected PoolChunk newChunk(long bytes) {
-    return new Chunk(heap.allocate(device.account(), MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
+    return new Chunk(device.allocate(MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
   }
 
   @Override

@@ -102,16 +102,13 @@ public final class MemoryBook {
     }
 
     private void addTo(List<Line> lines) {
+      String name = closed ? owner + " (closed)" : owner;
       sums.forEach(
-          (kind, sum) ->
-              lines.add(
-                  new Line(
-                      closed ? owner + " (closed)" : owner,
-                      kind.purpose,
-                      kind.place,
-                      sum.bytes,
-                      sum.peak,
-                      "booked")));
+          (kind, sum) -> {
+            if (sum.peak > 0) {
+              lines.add(new Line(name, kind.purpose, kind.place, sum.bytes, sum.peak, "booked"));
+            }
+          });
     }
 
     private void add(Kind kind, long bytes) {

@@ -22,6 +22,16 @@ class NcclCommunicatorTest {
     return trials(StandIn.NCCL_2_19, NcclOldTrials.class);
   }
 
+  @TestFactory
+  List<DynamicTest> memoryOfNewestRelease() throws InterruptedException {
+    return trials(StandIn.NCCL_2_30, MemoryTrials.class);
+  }
+
+  @TestFactory
+  List<DynamicTest> memoryOfOldestRelease() throws InterruptedException {
+    return trials(StandIn.NCCL_2_19, MemoryTrials.class);
+  }
+
   private static List<DynamicTest> trials(int version, Class<?> main) throws InterruptedException {
     StandIn standIn = StandIn.require(version);
     List<DynamicTest> tests = new ArrayList<>();

@@ -1,13 +1,18 @@
 package io.nccl4j.host;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.MemoryBudgetException;
 import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPolicy;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
@@ -114,6 +119,47 @@ class HostMemoryTest {
         assertEquals(List.of(), report.comparisons());
         requireAllIsBooked();
       }
+    }
+  }
+
+  /** Nothing of a control block can be lowered: it is refused, with the table. */
+  @Test
+  void budgetOfACommunicator() {
+    long bytes = ControlBlock.bytes(2);
+    CommunicatorConfig enough = HostRanks.patient().memoryBudget(bytes).build();
+    new HostRanks(2, 64, enough).close();
+    CommunicatorConfig less = HostRanks.patient().memoryBudget(bytes - 1).build();
+    for (MemoryPolicy policy : List.of(MemoryPolicy.AUTO, MemoryPolicy.STRICT)) {
+      CommunicatorConfig config =
+          HostRanks.patient().memoryBudget(bytes - 1).memoryPolicy(policy).build();
+      MemoryBudgetException e =
+          assertThrows(MemoryBudgetException.class, () -> new HostRanks(2, 64, config).close());
+      assertTrue(e.problem().contains("memory-budget is " + (bytes - 1) + " B"), e::problem);
+      assertTrue(e.getMessage().contains("control"), e::getMessage);
+      assertEquals(bytes, e.prediction().orElseThrow().bytes(MemoryPlace.SHARED));
+    }
+    CommunicatorConfig off =
+        HostRanks.patient().memoryBudget(1).memoryPolicy(MemoryPolicy.OFF).build();
+    try (HostRanks ranks = new HostRanks(2, 64, off)) {
+      assertThrows(MemoryBudgetException.class, () -> ranks.get(0).split(0, 0, less));
+    }
+    requireAllIsBooked();
+  }
+
+  @Test
+  void budgetOfADevice() {
+    Device device = Device.get(Backend.HOST, ORDINAL + 1);
+    long taken = device.memory().bytes(MemoryPlace.SHARED);
+    System.setProperty("nccl4j.device-memory-budget", Long.toString(taken + (4 << 20)));
+    try {
+      DeviceBuffer first = device.allocate(3 << 20);
+      assertThrows(MemoryBudgetException.class, () -> device.allocate(3 << 20).close());
+      first.close();
+      device.allocate(3 << 20).close();
+      System.setProperty("nccl4j.device-memory-budget", "much");
+      assertThrows(InvalidArgumentException.class, () -> device.allocate(1).close());
+    } finally {
+      System.clearProperty("nccl4j.device-memory-budget");
     }
   }
 }

@@ -1,0 +1,31 @@
+package io.nccl4j;
+
+import java.util.Optional;
+
+/**
+ * A communicator, or a buffer, would take more memory than it may. Nothing was started; every
+ * object stays usable. Other ranks that already wait for this one end with their deadline.
+ */
+public final class MemoryBudgetException extends InvalidUsageException {
+  private static final long serialVersionUID = 1L;
+
+  private final transient Optional<MemoryPrediction> prediction;
+
+  /**
+   * A refusal.
+   *
+   * @param message what exceeds what, in bytes; the table of the prediction is appended
+   * @param remedy what the caller can do
+   * @param prediction what would have been taken, if it is a communicator's
+   */
+  public MemoryBudgetException(
+      String message, String remedy, Optional<MemoryPrediction> prediction) {
+    super(message, prediction.map(table -> remedy + "\n" + table).orElse(remedy));
+    this.prediction = prediction;
+  }
+
+  /** What the communicator would have taken; empty if it is a buffer that was refused. */
+  public Optional<MemoryPrediction> prediction() {
+    return prediction;
+  }
+}
