@@ -16,10 +16,9 @@ import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.TearDown;
 
 /**
- * A buffer that is allocated and closed: of a pool, of the device, and for comparison malloc and
- * free of the C library, called through the foreign function interface. Nothing touches the memory,
- * whose first use costs more where it was fresh. With {@code -prof gc} the pool allocates no Java
- * heap.
+ * A buffer of a pool that is allocated and closed, and for comparison malloc and free of the C
+ * library, called through the foreign function interface. Nothing touches the memory, whose first
+ * use costs more where it was fresh. With {@code -prof gc} the pool allocates no Java heap.
  */
 @SuppressWarnings("restricted") // malloc is called for comparison
 public class PoolBenchmark extends HostBenchmark {
@@ -37,14 +36,13 @@ public class PoolBenchmark extends HostBenchmark {
   @Param({"256", "4096", "1048576", "67108864"})
   public long bytes;
 
-  private Device device;
   private MemoryPool pool;
   private Stream stream;
 
   /** Makes the pool. */
   @Setup
   public void open() {
-    device = Device.get(Backend.HOST, 0);
+    Device device = Device.get(Backend.HOST, 0);
     device.bindThread();
     pool = device.newMemoryPool();
     stream = device.newStream();
@@ -64,14 +62,6 @@ public class PoolBenchmark extends HostBenchmark {
     long address = buffer.address();
     buffer.close();
     return address;
-  }
-
-  /** One buffer of the device; returns its address. */
-  @Benchmark
-  public long device() {
-    try (DeviceBuffer buffer = device.allocate(bytes)) {
-      return buffer.address();
-    }
   }
 
   /** malloc and free; returns the address. */
