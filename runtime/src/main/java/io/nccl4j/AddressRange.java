@@ -22,15 +22,17 @@ public interface AddressRange extends AutoCloseable {
   }
 
   /**
-   * Maps a part of physical memory. No device has access before {@link #setAccess}.
+   * Maps physical memory, or a part of it where the driver takes parts: those of today take the
+   * whole only. No device has access before {@link #setAccess}.
    *
    * @param offset where in this range, in bytes
    * @param memory of this device or another; it is not closed while it is mapped
-   * @param memoryOffset first byte of the part; drivers of today take no other than 0
+   * @param memoryOffset first byte of the part
    * @param bytes size of the part
    * @throws InvalidArgumentException if the part or its place is outside, or not a multiple of the
    *     granularity
-   * @throws InvalidUsageException if something is mapped there, or {@code memory} is closed
+   * @throws InvalidUsageException if something is mapped there, {@code memory} is closed, or the
+   *     driver does not map parts
    */
   void map(long offset, PhysicalMemory memory, long memoryOffset, long bytes);
 

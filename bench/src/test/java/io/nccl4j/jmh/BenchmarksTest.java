@@ -2,8 +2,11 @@ package io.nccl4j.jmh;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import io.nccl4j.Backend;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -73,11 +76,39 @@ class BenchmarksTest {
     benchmark.close();
   }
 
+  @Test
+  void thePoolGivesOneBufferAfterTheOther() throws Throwable {
+    PoolBenchmark benchmark = new PoolBenchmark();
+    benchmark.bytes = 100_000;
+    benchmark.open();
+    long address = benchmark.pool();
+    for (int i = 1; i < STEPS; i++) {
+      assertEquals(address, benchmark.pool());
+    }
+    assertArrayEquals(new long[] {STEPS, 32 << 20}, benchmark.allocationsAndReservedBytes());
+    assertTrue(benchmark.malloc() != 0);
+    benchmark.close();
+  }
+
+  /** Where there is a GPU the benchmark itself shows what it does. */
+  @Test
+  void withoutAGpuItSaysSo() {
+    assumeFalse(Backend.CUDA.info().isUsable(), "there is a GPU");
+    IllegalStateException e =
+        assertThrows(IllegalStateException.class, () -> new GpuPoolBenchmark().open());
+    assertTrue(e.getMessage().startsWith("needs a GPU: "), e.getMessage());
+  }
+
   /** Without these options another path of the library would be measured. */
   @Test
   void forksHaveTheLaunchersOptions() {
     for (Class<?> benchmark :
-        List.of(AllReduceBenchmark.class, GraphReplayBenchmark.class, SchedulerBenchmark.class)) {
+        List.of(
+            AllReduceBenchmark.class,
+            GraphReplayBenchmark.class,
+            SchedulerBenchmark.class,
+            PoolBenchmark.class,
+            GpuPoolBenchmark.class)) {
       List<String> options = List.of(benchmark.getAnnotation(Fork.class).jvmArgs());
       assertTrue(options.contains("jdk.incubator.vector"), benchmark::getName);
       assertTrue(options.contains("--enable-native-access=ALL-UNNAMED"), benchmark::getName);

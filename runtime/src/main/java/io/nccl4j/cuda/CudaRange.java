@@ -83,10 +83,25 @@ final class CudaRange implements AddressRange {
         int result = Cuda.cuMemMap(address + offset, size, memoryOffset, own.handle(), 0);
         if (result != Driver.SUCCESS) {
           Driver.check(own.release(), "cuMemRelease");
+          requireWhole(result, size, own);
           throw Driver.failure(result, "cuMemMap");
         }
         mappings.put(offset, new Mapping(own, size, DeviceAccess.NONE));
       }
+    }
+  }
+
+  private static void requireWhole(int result, long size, CudaPhysical memory) {
+    if (result == Driver.NOT_SUPPORTED && size != memory.byteSize()) {
+      throw (InvalidUsageException)
+          new InvalidUsageException(
+                  "map: this driver maps physical memory as a whole, not "
+                      + size
+                      + " of its "
+                      + memory.byteSize()
+                      + " bytes",
+                  "create memory of the size to be mapped")
+              .causedBy(Driver.failure(result, "cuMemMap"));
     }
   }
 

@@ -158,6 +158,62 @@ class HeapTest {
     lives(200);
   }
 
+  @Tag("process")
+  @Test
+  void livesWithAnotherProcessKeepNothing() throws Exception {
+    shortLives(50, 50);
+  }
+
+  /** Each with a communicator of threads of this process, and of one rank each of two. */
+  @Tag("process")
+  @Tag("long")
+  @Timeout(1800)
+  @Test
+  void tenThousandLivesKeepNothing() throws Exception {
+    shortLives(10_000, 10_000);
+  }
+
+  /** Descriptors and mapped bytes stay what they are, here and in the other process. */
+  private static void shortLives(int ofThreads, int ofProcesses) throws Exception {
+    int warmUp = 20;
+    try (ChildJvm child = ChildJvm.start(RankMain.class)) {
+      Held before = null;
+      long start = System.nanoTime();
+      for (int i = -warmUp; i < Math.max(ofThreads, ofProcesses); i++) {
+        if (i == 0) {
+          child.tell("held");
+          child.expect("held");
+          before = Held.now();
+        }
+        if (i < ofThreads) {
+          live(i + warmUp);
+        }
+        if (i < ofProcesses) {
+          UniqueId id = UniqueId.create(Backend.HOST);
+          child.tell("join " + id + " 2 1");
+          try (Communicator own =
+                  Communicator.initRank(
+                      Device.get(Backend.HOST, 0), 2, id, 0, HostRanks.patient().build());
+              Stream stream = own.device().newStream()) {
+            child.expect("joined");
+            child.tell("splits 1");
+            RankMain.splits(own, stream, 1);
+            child.expect("split");
+          }
+          child.tell("close");
+          child.expect("closed");
+        }
+      }
+      long millis = (System.nanoTime() - start) / 1_000_000;
+      Held.assertNoMoreThan(before);
+      System.out.printf(
+          "%d communicators of threads, %d of processes in %d ms: %s, then %s%n",
+          ofThreads, ofProcesses, millis, before, Held.now());
+      child.tell("same");
+      System.out.println("the other process: " + child.expect("same"));
+    }
+  }
+
   /** The child's Java heap holds about a hundred communicators. */
   @Tag("process")
   @Test
@@ -187,7 +243,12 @@ class HeapTest {
       for (int i = 0; i < count + 3; i++) {
         if (i == 3) {
           Held.assertNoMoreThan(
-              new Held(Long.MAX_VALUE - 2, start.threads(), start.mappings(), start.bytes()));
+              new Held(
+                  Long.MAX_VALUE - 2,
+                  start.threads(),
+                  start.mappings(),
+                  start.bytes(),
+                  start.mappedBytes()));
           before = Held.now();
         }
         UniqueId id = UniqueId.create(Backend.HOST);

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.stream.Stream;
 
 /**
@@ -15,8 +16,9 @@ import java.util.stream.Stream;
  *
  * @param mappings of heaps, this process's own included
  * @param bytes allocated from its own heap
+ * @param mappedBytes addresses that these mappings take
  */
-record Held(long descriptors, long threads, long mappings, long bytes) {
+record Held(long descriptors, long threads, long mappings, long bytes, long mappedBytes) {
   static {
     // The first stream starts the ticker, which stays.
     Device.get(Backend.HOST, 0).newStream().close();
@@ -26,17 +28,25 @@ record Held(long descriptors, long threads, long mappings, long bytes) {
   static Held now() {
     long bytes = HostProcess.self().heap().allocatedBytes();
     try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"));
-        Stream<String> mappings = Files.lines(Path.of("/proc/self/maps"))) {
+        Stream<String> lines = Files.lines(Path.of("/proc/self/maps"))) {
+      List<String> mappings = lines.filter(line -> line.contains("memfd:nccl4j")).toList();
       return new Held(
           descriptors.count(),
           Thread.getAllStackTraces().keySet().stream()
               .filter(thread -> thread.getName().startsWith("nccl4j-"))
               .count(),
-          mappings.filter(line -> line.contains("memfd:nccl4j")).count(),
-          bytes);
+          mappings.size(),
+          bytes,
+          mappings.stream().mapToLong(Held::length).sum());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+  }
+
+  /** Of a line of the list of mappings: {@code from-to …}. */
+  private static long length(String line) {
+    String[] ends = line.substring(0, line.indexOf(' ')).split("-");
+    return Long.parseUnsignedLong(ends[1], 16) - Long.parseUnsignedLong(ends[0], 16);
   }
 
   /** Waits up to 10 s until there is no more of anything than before. */
@@ -55,6 +65,7 @@ record Held(long descriptors, long threads, long mappings, long bytes) {
     return descriptors <= before.descriptors + 2
         && threads <= before.threads
         && mappings <= before.mappings
-        && bytes <= before.bytes;
+        && bytes <= before.bytes
+        && mappedBytes <= before.mappedBytes;
   }
 }

@@ -31,6 +31,8 @@ import java.time.Duration;
  * warm ITERATIONS        warm: a warm-up with everything, see warmUp
  * splits COUNT           split: one communicator after the other
  * split COLOR            split | failed …
+ * held                   held: notes what this process holds
+ * same                   same HELD | more …: whether it holds no more than then
  * close                  closed
  * exit                   none
  * </pre>
@@ -41,6 +43,7 @@ import java.time.Duration;
 final class RankMain {
   private Communicator communicator;
   private Stream stream;
+  private Held held;
 
   private RankMain() {}
 
@@ -96,6 +99,11 @@ final class RankMain {
         communicator.split(Integer.parseInt(words[1]), 0);
         yield "split";
       }
+      case "held" -> {
+        held = Held.now();
+        yield "held";
+      }
+      case "same" -> same();
       case "close" -> {
         stream.close();
         communicator.close();
@@ -103,6 +111,15 @@ final class RankMain {
       }
       default -> throw new IllegalArgumentException(words[0]);
     };
+  }
+
+  private String same() {
+    try {
+      Held.assertNoMoreThan(held);
+      return "same " + held;
+    } catch (AssertionError e) {
+      return "more " + e.getMessage();
+    }
   }
 
   private void join(String id, int nranks, int rank) {
