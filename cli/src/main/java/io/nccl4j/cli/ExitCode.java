@@ -16,7 +16,11 @@ public enum ExitCode {
   /** A deadline passed. */
   TIMEOUT(4),
   /** The run went to its end, but elements were wrong. */
-  WRONG_DATA(7);
+  WRONG_DATA(7),
+  /** A comparison found that something takes more time. */
+  SLOWER(8),
+  /** What was to be compared was measured under different conditions. */
+  NOT_COMPARABLE(9);
 
   private final int number;
 

@@ -63,6 +63,8 @@ final class CliDocTest {
         Map.of(
             "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
     options("## Self tests", new SelftestCommand(context));
+    options("## Compare", new CompareCommand(context));
+    options("## Report", new ReportCommand(context));
     options("## Info", new InfoCommand(context, new Nccl4jCommand()));
     tests.forEach(
         (name, command) -> {
