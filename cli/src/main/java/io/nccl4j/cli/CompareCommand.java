@@ -35,10 +35,20 @@ final class CompareCommand implements Callable<Integer> {
 
   @Spec private CommandSpec spec;
 
-  @Parameters(index = "0", arity = "1", paramLabel = "BASE", split = ",", description = "What to compare with.")
+  @Parameters(
+      index = "0",
+      arity = "1",
+      paramLabel = "BASE",
+      split = ",",
+      description = "What to compare with.")
   private List<String> base = List.of();
 
-  @Parameters(index = "1", arity = "1", paramLabel = "CHANGED", split = ",", description = "What to compare.")
+  @Parameters(
+      index = "1",
+      arity = "1",
+      paramLabel = "CHANGED",
+      split = ",",
+      description = "What to compare.")
   private List<String> changed = List.of();
 
   @Option(
@@ -111,7 +121,8 @@ final class CompareCommand implements Callable<Integer> {
       if (peers.stream().map(one -> one.replaceFirst("-(near|far|mixed)$", "")).distinct().count()
           > 1) {
         throw new InvalidArgumentException(
-            file + " holds several peers: " + String.join(" ", peers), "name one as " + peers.getFirst());
+            file + " holds several peers: " + String.join(" ", peers),
+            "name one as " + peers.getFirst());
       }
     }
     return results.runs();

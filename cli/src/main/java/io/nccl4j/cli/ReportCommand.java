@@ -21,10 +21,7 @@ import picocli.CommandLine.Parameters;
     versionProvider = Version.class,
     usageHelpWidth = 100,
     sortOptions = false,
-    footer = {
-      "",
-      "Exit code: 0 the page is written, 1 internal error, 2 bad option, 3 failure."
-    })
+    footer = {"", "Exit code: 0 the page is written, 1 internal error, 2 bad option, 3 failure."})
 final class ReportCommand implements Callable<Integer> {
   private final Context context;
 

@@ -16,8 +16,7 @@ import org.jspecify.annotations.Nullable;
  * @param base what is compared with
  * @param changed what is compared
  */
-public record Comparison(
-    List<Line> lines, int unmatched, List<Run> base, List<Run> changed) {
+public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<Run> changed) {
   /** Runs of each side without which differences are not told from what runs differ by. */
   public static final int LEAST_RUNS = 5;
 
@@ -161,8 +160,19 @@ public record Comparison(
       double after = Samples.ofRuns(changed).median();
       double none = Double.NaN;
       return new Line(
-          key, before, after, after / before, none, none, none, none, base.size(), changed.size(),
-          none, none, Verdict.NOT_COMPARABLE);
+          key,
+          before,
+          after,
+          after / before,
+          none,
+          none,
+          none,
+          none,
+          base.size(),
+          changed.size(),
+          none,
+          none,
+          Verdict.NOT_COMPARABLE);
     }
     boolean enough = mine.size() >= LEAST_RUNS && other.size() >= LEAST_RUNS;
     Samples before = enough ? Samples.ofRuns(mine) : Samples.ofRounds(mine);

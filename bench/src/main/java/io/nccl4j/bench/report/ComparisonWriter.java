@@ -9,8 +9,7 @@ import java.util.Locale;
 
 /** Writes a {@link Comparison} as a table or as JSON. */
 public final class ComparisonWriter {
-  private static final String TITLES =
-      "#%-14s %-18s %11s %10s %10s %7s %15s %8s %8s %5s %8s  %s";
+  private static final String TITLES = "#%-14s %-18s %11s %10s %10s %7s %15s %8s %8s %5s %8s  %s";
 
   private ComparisonWriter() {}
 
@@ -36,8 +35,20 @@ public final class ComparisonWriter {
             "verdict"));
     out.println(
         String.format(
-            Locale.ROOT, TITLES, "", "", "(B)", "(us)", "(us)", "", "of the ratio", "base",
-            "changed", "", "(ns)", ""));
+            Locale.ROOT,
+            TITLES,
+            "",
+            "",
+            "(B)",
+            "(us)",
+            "(us)",
+            "",
+            "of the ratio",
+            "base",
+            "changed",
+            "",
+            "(ns)",
+            ""));
     for (Comparison.Line line : comparison.lines()) {
       out.println(row(line));
     }

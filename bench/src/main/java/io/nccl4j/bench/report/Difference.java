@@ -25,8 +25,7 @@ record Difference(double ratio, double low, double high, double p) {
       ratios[i] = resampled(changed.values(), random) / resampled(base.values(), random);
     }
     Arrays.sort(ratios);
-    double p =
-        MannWhitneyUTest.withDefaults().test(base.values(), changed.values()).getPValue();
+    double p = MannWhitneyUTest.withDefaults().test(base.values(), changed.values()).getPValue();
     return new Difference(
         changed.median() / base.median(),
         ratios[(int) (0.025 * RESAMPLES)],

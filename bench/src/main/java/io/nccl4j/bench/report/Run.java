@@ -13,11 +13,7 @@ import java.util.Map;
  * @param facts what else is worth knowing, by name
  * @param entries measurements, in the file's order
  */
-public record Run(
-    String name,
-    int nranks,
-    Map<String, String> facts,
-    List<Entry> entries) {
+public record Run(String name, int nranks, Map<String, String> facts, List<Entry> entries) {
   /** Copies the collections. */
   public Run {
     facts = Collections.unmodifiableMap(new LinkedHashMap<>(facts));

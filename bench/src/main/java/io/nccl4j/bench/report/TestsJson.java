@@ -33,11 +33,7 @@ final class TestsJson {
       add(entries, operation, result, "out_of_place", false, latency);
       add(entries, operation, result, "in_place", true, latency);
     }
-    return new Run(
-        name,
-        ranks,
-        facts(root, ranks),
-        entries);
+    return new Run(name, ranks, facts(root, ranks), entries);
   }
 
   private static void add(

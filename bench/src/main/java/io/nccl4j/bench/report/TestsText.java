@@ -37,7 +37,8 @@ final class TestsText {
     String operation = program.find() ? Run.operation(program.group(1)) : "";
     Matcher titles = TITLES.matcher(text);
     titles.find();
-    List<String> columns = new ArrayList<>(List.of(titles.group().substring(1).strip().split(" +")));
+    List<String> columns =
+        new ArrayList<>(List.of(titles.group().substring(1).strip().split(" +")));
     boolean timestamps = columns.remove("timestamp");
     int first = columns.contains("time") ? columns.indexOf("time") : columns.indexOf("cputime");
     List<String> right = columns.subList(first, columns.size());
@@ -54,8 +55,7 @@ final class TestsText {
         throw new IllegalArgumentException("a line has too few columns: " + rows.group().strip());
       }
       for (int placement = 0; placement < 2; placement++) {
-        List<String> values =
-            cells.subList(left + placement * half, left + (placement + 1) * half);
+        List<String> values = cells.subList(left + placement * half, left + (placement + 1) * half);
         Entry.Key key =
             new Entry.Key(
                 operation,

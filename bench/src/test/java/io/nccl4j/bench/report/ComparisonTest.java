@@ -142,7 +142,12 @@ class ComparisonTest {
     Entry good = entry(8, List.of(1.0, 1.1, 0.9, 1.0), 26, 26);
     Entry bad =
         new Entry(
-            good.key(), 1, good.algBw(), good.busBw(), OptionalLong.of(3), good.rounds(),
+            good.key(),
+            1,
+            good.algBw(),
+            good.busBw(),
+            OptionalLong.of(3),
+            good.rounds(),
             good.line());
     Comparison found =
         Comparison.of(
@@ -158,11 +163,9 @@ class ComparisonTest {
     Run four = new Run("four", 4, Map.of(), two.entries());
     Run none = new Run("none", 2, Map.of(), List.of());
     assertThrows(
-        InvalidArgumentException.class,
-        () -> Comparison.of(List.of(two), List.of(four), RULES));
+        InvalidArgumentException.class, () -> Comparison.of(List.of(two), List.of(four), RULES));
     assertThrows(
-        InvalidArgumentException.class,
-        () -> Comparison.of(List.of(two), List.of(none), RULES));
+        InvalidArgumentException.class, () -> Comparison.of(List.of(two), List.of(none), RULES));
   }
 
   @Test

@@ -158,7 +158,9 @@ class ResultFilesTest {
     assertEquals("12.3", Units.number(12.34));
     String chart =
         LogChart.svg(
-            "t", "µs", List.of(new LogChart.Series("s", 0, false, List.of(new LogChart.Point(8, 3)))));
+            "t",
+            "µs",
+            List.of(new LogChart.Series("s", 0, false, List.of(new LogChart.Point(8, 3)))));
     assertFalse(chart.contains("NaN"), chart);
     assertTrue(LogChart.svg("t", "GB/s", List.of()).contains("no values above 0"));
   }
