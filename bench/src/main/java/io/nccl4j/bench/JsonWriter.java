@@ -223,6 +223,7 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           placement("in_place", result.inPlace());
           iterations("out_of_place_per_iter", result.outOfPlace());
           iterations("in_place_per_iter", result.inPlace());
+          line(result.line());
           json.writeNumberField("actual_iterations", result.iterations());
           json.writeStringField("experiment_name", "");
           json.writeEndObject();
@@ -322,16 +323,20 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           json.writeEndObject();
           json.writeNumberField("cold_time_us", result.coldMicros());
           json.writeNumberField("warm_time_us", result.warmMicros());
-          json.writeObjectFieldStart("line_latency_ns");
-          number("before", result.line().beforeNanos());
-          number("after", result.line().afterNanos());
-          json.writeEndObject();
+          line(result.line());
           memory(result.memory());
           phases(result.phases());
           strings("errors", List.of());
           json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
           json.close();
         });
+  }
+
+  private void line(LineLatency line) throws IOException {
+    json.writeObjectFieldStart("line_latency_ns");
+    number("before", line.beforeNanos());
+    number("after", line.afterNanos());
+    json.writeEndObject();
   }
 
   private void memory(@Nullable MemoryUse memory) throws IOException {

@@ -11,6 +11,6 @@ import java.util.OptionalDouble;
  */
 public record LineLatency(OptionalDouble beforeNanos, OptionalDouble afterNanos) {
   /** Not measured. */
-  static final LineLatency UNKNOWN =
+  public static final LineLatency UNKNOWN =
       new LineLatency(OptionalDouble.empty(), OptionalDouble.empty());
 }

@@ -20,7 +20,7 @@ final class LineProbe {
 
   private static final int WINDOW = 100;
   private static final int ENOUGH_WINDOWS = 200;
-  private static final long LEAST_NANOS = 20_000_000;
+  private static final long LEAST_NANOS = 5_000_000;
   private static final long MOST_NANOS = 500_000_000;
   private static final int LOOK_SPINS = 1 << 12;
   private static final int MOST_PAIRS = 8;
@@ -30,17 +30,20 @@ final class LineProbe {
 
   private LineProbe() {}
 
+  /** Has the compilers see the code: interpreted, it would measure the interpreter. */
+  static void warmUp() {
+    for (int i = 0; i < 4 && Bench.PROCESSORS > 1; i++) {
+      new LineProbe().pair(0, 1);
+      CompilerThreads.awaitIdle();
+    }
+  }
+
   /**
    * The time between the processors of neighbouring ranks, one way, in ns, of at most eight pairs
    * the longest one; empty where there is only one processor, or threads cannot be bound.
    */
   static OptionalDouble nanos(int nranks) {
     int processors = Math.min(Bench.PROCESSORS, Math.max(2, nranks));
-    if (processors > 1) {
-      // Interpreted, it would measure the interpreter.
-      new LineProbe().pair(0, 1);
-      CompilerThreads.awaitIdle();
-    }
     double longest = -1;
     for (int i = 0; i + 1 < processors && i < MOST_PAIRS; i++) {
       double pair = new LineProbe().pair(i, i + 1);

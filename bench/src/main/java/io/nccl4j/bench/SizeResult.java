@@ -14,6 +14,7 @@ import org.jspecify.annotations.Nullable;
  * @param outOfPlace with send and receive buffers apart
  * @param inPlace with one buffer; null if the operation has no in-place form
  * @param iterations timed operations of each
+ * @param line how far apart the processors were before and after
  * @param time when it was finished, in local time
  */
 public record SizeResult(
@@ -25,4 +26,5 @@ public record SizeResult(
     Measurement outOfPlace,
     @Nullable Measurement inPlace,
     int iterations,
+    LineLatency line,
     LocalDateTime time) {}

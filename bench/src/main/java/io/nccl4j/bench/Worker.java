@@ -28,7 +28,7 @@ final class Worker {
   private static final double ENOUGH_NANOS = 20e6;
   private static final int MOST_BATCHES = 25;
   private static final double LONG_NANOS = 200e6;
-  private static final int FEW_BATCHES = 5;
+  private static final int FEW_BATCHES = 15;
   private static final double ROUND_NANOS = 10e6;
   private static final int ESTIMATES = 3;
   private static final int MOST_DISCARDED = 25;
@@ -49,6 +49,7 @@ final class Worker {
   private final boolean careful;
   private final ContentKernels kernels = new ContentKernels();
   private final List<Double> issueTimes = new ArrayList<>();
+  private OptionalDouble lastLine = OptionalDouble.empty();
   private long checks;
 
   /**
@@ -89,7 +90,11 @@ final class Worker {
       meter.connected();
     }
     List<BackendInfo> found = listener == null ? List.of() : found();
+    if (listener != null && careful) {
+      LineProbe.warmUp();
+    }
     OptionalDouble before = lineNanos();
+    lastLine = before;
     double cold = coldMicros();
     RunInfo info =
         new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
@@ -112,7 +117,7 @@ final class Worker {
             results,
             cold,
             warm,
-            new LineLatency(before, lineNanos()),
+            new LineLatency(before, lastLine),
             listener == null ? null : ranks.first().memory(),
             meter == null ? null : meter.finished(options.localRanks() * bufferBytes()),
             LocalDateTime.now(clock));
@@ -137,12 +142,14 @@ final class Worker {
 
   /** Measured by the thread that reports; the others wait at the next barrier meanwhile. */
   private OptionalDouble lineNanos() {
-    if (listener == null || !careful) {
-      return OptionalDouble.empty();
-    }
-    OptionalDouble nanos = LineProbe.nanos(nranks);
-    CompilerThreads.awaitIdle();
-    return nanos;
+    return listener == null || !careful ? OptionalDouble.empty() : LineProbe.nanos(nranks);
+  }
+
+  /** Since the last call. */
+  private LineLatency line() {
+    OptionalDouble before = lastLine;
+    lastLine = lineNanos();
+    return new LineLatency(before, lastLine);
   }
 
   private List<ReduceOp.Kind> ops() {
@@ -188,6 +195,7 @@ final class Worker {
       DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
     Contents contents = new Contents(type, kernels);
     warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
+    lastLine = lineNanos();
     for (long cycle = 0; cycle < method.cycles() || method.cycles() == 0; cycle++) {
       options
           .sweep()
@@ -218,6 +226,7 @@ final class Worker {
         outOfPlace,
         inPlace,
         options.iterations(),
+        line(),
         LocalDateTime.now(clock));
   }
 
@@ -295,7 +304,7 @@ final class Worker {
     double one = Double.MAX_VALUE;
     for (int i = 0; i < ESTIMATES; i++) {
       one = Math.min(one, team.max(timing.nanos(1, options.blocking())));
-      if (one * options.iterations() < LONG_NANOS) {
+      if (one * options.iterations() < 2 * ROUND_NANOS) {
         return options.iterations();
       }
     }

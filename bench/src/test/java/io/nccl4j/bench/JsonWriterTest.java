@@ -105,6 +105,7 @@ class JsonWriterTest {
             "root",
             "out_of_place",
             "in_place",
+            "line_latency_ns",
             "actual_iterations",
             "experiment_name"),
         names(root.at("/results/0")));
@@ -141,6 +142,7 @@ class JsonWriterTest {
     assertEquals(0, root.get("errors").size());
     assertTrue(root.get("nccl_version").isNull());
     assertEquals(51.5, root.at("/line_latency_ns/before").doubleValue());
+    assertEquals(25.5, root.at("/results/0/line_latency_ns/before").doubleValue());
     assertEquals(238.25, root.at("/line_latency_ns/after").doubleValue());
     assertEquals(123, root.at("/memory/peak_resident_bytes").longValue());
     assertTrue(root.at("/memory/shared_resident_bytes").isNull());

@@ -72,7 +72,16 @@ final class SampleRun {
         info(new SendRecvProgram(), false),
         List.of(
             new SizeResult(
-                8, 2, "float", "none", -1, measured(1.25, 0.0064, 0.0064, 0), null, 20, START)),
+                8,
+                2,
+                "float",
+                "none",
+                -1,
+                measured(1.25, 0.0064, 0.0064, 0),
+                null,
+                20,
+                LineLatency.UNKNOWN,
+                START)),
         5.04,
         0.75,
         LineLatency.UNKNOWN,
@@ -82,7 +91,17 @@ final class SampleRun {
   }
 
   private static SizeResult line(long size, long count, Measurement out, Measurement in) {
-    return new SizeResult(size, count, "float", "sum", -1, out, in, 20, START.plusSeconds(1));
+    return new SizeResult(
+        size,
+        count,
+        "float",
+        "sum",
+        -1,
+        out,
+        in,
+        20,
+        new LineLatency(OptionalDouble.of(25.5), OptionalDouble.of(26)),
+        START.plusSeconds(1));
   }
 
   private static Measurement measured(double micros, double algBw, double busBw, long wrong) {

@@ -28,7 +28,7 @@ import picocli.CommandLine.Spec;
     sortOptions = false,
     footer = {
       "",
-      "Exit code: 0 no check failed, 1 internal error, 2 bad option, 3 failure, 8 a check failed."
+      "Exit code: 0 no check failed, 1 internal error, 2 bad option, 3 failure, 10 a check failed."
     })
 final class DoctorCommand implements Callable<Integer> {
   private final Context context;

@@ -17,8 +17,12 @@ public enum ExitCode {
   TIMEOUT(4),
   /** The run went to its end, but elements were wrong. */
   WRONG_DATA(7),
+  /** A comparison found that something takes more time. */
+  SLOWER(8),
+  /** What was to be compared was measured under different conditions. */
+  NOT_COMPARABLE(9),
   /** The doctor found something that does not work. */
-  UNHEALTHY(8);
+  UNHEALTHY(10);
 
   private final int number;
 

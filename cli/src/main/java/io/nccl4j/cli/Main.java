@@ -58,6 +58,8 @@ public final class Main {
     commandLine.addSubcommand(new MemoryCommand(context));
     Program.all().forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
     commandLine
+        .addSubcommand(new CompareCommand(context))
+        .addSubcommand(new ReportCommand(context))
         .addSubcommand(
             new CommandLine(new SelftestCommand(context))
                 .addSubcommand(new FifoLeakCommand(context))

@@ -64,6 +64,8 @@ final class CliDocTest {
             "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
     options("## Self tests", new SelftestCommand(context));
     options("## Doctor", new DoctorCommand(context));
+    options("## Compare", new CompareCommand(context));
+    options("## Report", new ReportCommand(context));
     options("## Info", new InfoCommand(context, new Nccl4jCommand()));
     options("## Memory", new MemoryCommand(context));
     tests.forEach(

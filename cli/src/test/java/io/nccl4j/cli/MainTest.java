@@ -13,6 +13,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -48,6 +49,39 @@ class MainTest {
     assertEquals(3, json.get("results").size());
     assertEquals("NCCL_DEBUG=WARN", json.at("/env/0").textValue());
     assertEquals("all_reduce_perf", json.at("/args/0").textValue());
+  }
+
+  @Test
+  void comparesAndReports() throws IOException {
+    String lines = "a,allreduce,%d,2,%s,1.0,1.0,1.0,near%n";
+    StringBuilder base = new StringBuilder();
+    StringBuilder slow = new StringBuilder();
+    for (int i = 0; i < 6; i++) {
+      for (int size : new int[] {8, 1024}) {
+        base.append(String.format(Locale.ROOT, lines, size, 1 + i / 100.0));
+        slow.append(String.format(Locale.ROOT, lines, size, 1.1 + i / 100.0));
+      }
+    }
+    Path one = Files.writeString(folder.resolve("one.csv"), base);
+    Path two = Files.writeString(folder.resolve("two.csv"), slow);
+    Run same = Run.of("compare", one.toString(), one.toString());
+    assertEquals(0, same.code(), same.toString());
+    assertTrue(same.out().endsWith("# same: 2 same\n"), same.out());
+    Run worse = Run.of("compare", one.toString(), two.toString());
+    assertEquals(8, worse.code(), worse.toString());
+    assertTrue(worse.out().endsWith("# worse: 2 worse\n"), worse.out());
+    Run json = Run.of("compare", "--json", two.toString(), one.toString());
+    assertEquals(0, json.code(), json.toString());
+    assertEquals(
+        "better", new ObjectMapper().readTree(json.out()).at("/lines/0/verdict").textValue());
+    Path far = Files.writeString(folder.resolve("f.csv"), slow.toString().replace("near", "far"));
+    assertEquals(9, Run.of("compare", one.toString(), far.toString()).code());
+
+    Path page = folder.resolve("page.html");
+    Run report = Run.of("report", one.toString(), two.toString(), "-o", page.toString());
+    assertEquals(0, report.code(), report.toString());
+    assertTrue(Files.readString(page).startsWith("<!DOCTYPE html>"));
+    assertEquals(3, Run.of("report", "/nonexistent", "-o", page.toString()).code());
   }
 
   @Test

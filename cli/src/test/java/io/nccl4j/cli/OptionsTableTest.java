@@ -85,6 +85,12 @@ class OptionsTableTest {
           hypercube -t 3 --procs 2                | there are 6 ranks
           info --backend tpu                      | unknown backend 'tpu'
           info --yaml                             | --yaml
+          compare                                 | BASE
+          compare a.json                          | CHANGED
+          compare a.json b.json --threshold x     | 'x'
+          compare a.json b.json --threshold 100   | threshold is 1.0
+          compare a.json b.json --level 0         | level is 0.0
+          report                                  | FILE
           selftest --backend tpu                  | unknown backend 'tpu'
           selftest fifo                           | fifo
           selftest fifo-leak -n 0                 | iters is 0

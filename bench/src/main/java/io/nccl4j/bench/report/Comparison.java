@@ -1,0 +1,296 @@
+package io.nccl4j.bench.report;
+
+import io.nccl4j.InvalidArgumentException;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Whether something became slower: the runs of a changed program against those of the base, line by
+ * line.
+ *
+ * @param lines what both measured, in the base's order
+ * @param unmatched measurements that only one side has
+ * @param base what is compared with
+ * @param changed what is compared
+ */
+public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<Run> changed) {
+  /** Runs of each side without which differences are not told from what runs differ by. */
+  public static final int LEAST_RUNS = 5;
+
+  private static final int LEAST_ROUNDS = 4;
+
+  /** Lines of one placement differ less than that, lines of different ones more. */
+  private static final double PLACEMENT_FACTOR = 2;
+
+  /**
+   * How to decide.
+   *
+   * @param threshold the least difference that is relevant, for example 0.03
+   * @param level the part of believed differences that may be chance, for example 0.02
+   * @param trustRounds whether rounds of one run count as much as runs: where both sides were
+   *     measured in turns, or where runs are known to repeat
+   */
+  public record Rules(double threshold, double level, boolean trustRounds) {
+    /**
+     * Checks the numbers.
+     *
+     * @throws InvalidArgumentException if one is out of range
+     */
+    public Rules {
+      if (!(threshold >= 0 && threshold < 1)) {
+        throw new InvalidArgumentException("threshold is " + threshold, "use 0 to below 1");
+      }
+      if (!(level > 0 && level < 1)) {
+        throw new InvalidArgumentException("level is " + level, "use above 0 to below 1");
+      }
+    }
+  }
+
+  /**
+   * One measurement on both sides.
+   *
+   * @param key what was measured
+   * @param baseMicros median of the base's samples in µs
+   * @param changedMicros the same of the changed side
+   * @param ratio changed by base; 1.05 takes 5 % more time
+   * @param low lower end of the ratio's 95 % interval
+   * @param high upper end
+   * @param baseSpread what lies between the quartiles of the base's samples, by their median
+   * @param changedSpread the same of the changed side
+   * @param baseRuns runs of the base that were used
+   * @param changedRuns the same of the changed side
+   * @param p probability of such a difference between samples of the same thing; NaN where there
+   *     are too few
+   * @param lineNanos how long a cache line takes in the runs that were used; NaN if not known
+   * @param verdict what follows
+   */
+  public record Line(
+      Entry.Key key,
+      double baseMicros,
+      double changedMicros,
+      double ratio,
+      double low,
+      double high,
+      double baseSpread,
+      double changedSpread,
+      int baseRuns,
+      int changedRuns,
+      double p,
+      double lineNanos,
+      Verdict verdict) {
+    private Line with(Verdict other) {
+      return new Line(
+          key,
+          baseMicros,
+          changedMicros,
+          ratio,
+          low,
+          high,
+          baseSpread,
+          changedSpread,
+          baseRuns,
+          changedRuns,
+          p,
+          lineNanos,
+          other);
+    }
+  }
+
+  /** Copies the lists. */
+  public Comparison {
+    lines = List.copyOf(lines);
+    base = List.copyOf(base);
+    changed = List.copyOf(changed);
+  }
+
+  /**
+   * Compares runs.
+   *
+   * @param base runs of one thing
+   * @param changed runs of another one
+   * @throws InvalidArgumentException if they have nothing in common
+   */
+  public static Comparison of(List<Run> base, List<Run> changed, Rules rules) {
+    Set<Integer> ranks = new LinkedHashSet<>();
+    base.forEach(run -> ranks.add(run.nranks()));
+    changed.forEach(run -> ranks.add(run.nranks()));
+    ranks.remove(0);
+    if (ranks.size() > 1) {
+      throw new InvalidArgumentException(
+          "the runs have different numbers of ranks: " + ranks, "compare runs of as many ranks");
+    }
+    List<Entry> before = base.stream().flatMap(run -> run.entries().stream()).toList();
+    List<Entry> after = changed.stream().flatMap(run -> run.entries().stream()).toList();
+    Set<Entry.Key> keys = new LinkedHashSet<>();
+    before.forEach(entry -> keys.add(entry.key()));
+    List<Line> lines = new ArrayList<>();
+    int unmatched = 0;
+    for (Entry.Key key : keys) {
+      List<Entry> mine = before.stream().filter(entry -> entry.key().equals(key)).toList();
+      List<Entry> other = after.stream().filter(entry -> key.matches(entry.key())).toList();
+      if (other.isEmpty()) {
+        unmatched++;
+      } else {
+        lines.add(line(key, mine, other, rules));
+      }
+    }
+    unmatched +=
+        (int)
+            after.stream()
+                .map(Entry::key)
+                .distinct()
+                .filter(key -> keys.stream().noneMatch(key::matches))
+                .count();
+    if (lines.isEmpty()) {
+      throw new InvalidArgumentException(
+          "the files have no operation and size in common", "compare runs of the same command");
+    }
+    return new Comparison(decided(lines, rules), unmatched, base, changed);
+  }
+
+  private static Line line(Entry.Key key, List<Entry> base, List<Entry> changed, Rules rules) {
+    double nanos = placement(base, changed);
+    List<Entry> mine = base.stream().filter(entry -> isAt(entry, nanos)).toList();
+    List<Entry> other = changed.stream().filter(entry -> isAt(entry, nanos)).toList();
+    if (mine.isEmpty() || other.isEmpty()) {
+      double before = Samples.ofRuns(base).median();
+      double after = Samples.ofRuns(changed).median();
+      double none = Double.NaN;
+      return new Line(
+          key,
+          before,
+          after,
+          after / before,
+          none,
+          none,
+          none,
+          none,
+          base.size(),
+          changed.size(),
+          none,
+          none,
+          Verdict.NOT_COMPARABLE);
+    }
+    boolean enough = mine.size() >= LEAST_RUNS && other.size() >= LEAST_RUNS;
+    Samples before = enough ? Samples.ofRuns(mine) : Samples.ofRounds(mine);
+    Samples after = enough ? Samples.ofRuns(other) : Samples.ofRounds(other);
+    Difference difference = Difference.of(before, after);
+    boolean tested = before.count() >= LEAST_ROUNDS && after.count() >= LEAST_ROUNDS;
+    boolean wrong = other.stream().anyMatch(entry -> entry.wrong().orElse(0) > 0);
+    Verdict verdict =
+        wrong
+            ? Verdict.WRONG
+            : tested && (enough || rules.trustRounds()) ? Verdict.SAME : Verdict.UNSURE;
+    return new Line(
+        key,
+        before.median(),
+        after.median(),
+        difference.ratio(),
+        difference.low(),
+        difference.high(),
+        before.spread(),
+        after.spread(),
+        mine.size(),
+        other.size(),
+        tested ? difference.p() : Double.NaN,
+        nanos,
+        verdict);
+  }
+
+  /** Changes the verdicts of lines whose difference is believed and relevant. */
+  private static List<Line> decided(List<Line> lines, Rules rules) {
+    List<Line> tested = lines.stream().filter(line -> !Double.isNaN(line.p())).toList();
+    boolean[] believed =
+        Difference.believed(tested.stream().mapToDouble(Line::p).toArray(), rules.level());
+    List<Line> decided = new ArrayList<>();
+    int next = 0;
+    for (Line line : lines) {
+      boolean differs = Double.isNaN(line.p()) ? isRelevant(line, rules) : believed[next++];
+      decided.add(line.with(verdict(line, differs && isRelevant(line, rules))));
+    }
+    return decided;
+  }
+
+  private static boolean isRelevant(Line line, Rules rules) {
+    return Math.abs(Math.log(line.ratio())) > Math.log1p(rules.threshold());
+  }
+
+  private static Verdict verdict(Line line, boolean differs) {
+    return switch (line.verdict()) {
+      case SAME -> !differs ? Verdict.SAME : line.ratio() > 1 ? Verdict.WORSE : Verdict.BETTER;
+      case UNSURE -> differs ? Verdict.UNSURE : Verdict.SAME;
+      default -> line.verdict();
+    };
+  }
+
+  /**
+   * The placement that most runs of both sides share, as its shortest line in ns; NaN if no run
+   * knows its own.
+   */
+  private static double placement(List<Entry> base, List<Entry> changed) {
+    double best = Double.NaN;
+    long most = -1;
+    for (List<Entry> side : List.of(base, changed)) {
+      for (Entry entry : side) {
+        double nanos = least(entry);
+        if (!Double.isNaN(nanos)) {
+          long mine = base.stream().filter(one -> isAt(one, nanos)).count();
+          long other = changed.stream().filter(one -> isAt(one, nanos)).count();
+          long weight = 1000 * Math.min(mine, other) + Math.max(mine, other);
+          if (weight > most) {
+            most = weight;
+            best = nanos;
+          }
+        }
+      }
+    }
+    return best;
+  }
+
+  private static double least(Entry entry) {
+    return Math.min(
+        entry.line().beforeNanos().orElse(Double.NaN),
+        entry.line().afterNanos().orElse(Double.NaN));
+  }
+
+  /** Whether a run had that placement all the time; one that does not know is not doubted. */
+  private static boolean isAt(Entry entry, double nanos) {
+    double least = least(entry);
+    if (Double.isNaN(least) || Double.isNaN(nanos)) {
+      return true;
+    }
+    double most = Math.max(least, entry.line().afterNanos().orElse(least));
+    most = Math.max(most, entry.line().beforeNanos().orElse(least));
+    return least >= nanos && most <= PLACEMENT_FACTOR * nanos;
+  }
+
+  /** How many lines have a verdict. */
+  public long count(Verdict verdict) {
+    return lines.stream().filter(line -> line.verdict() == verdict).count();
+  }
+
+  /** The worst that was found, in the order of {@link Verdict}'s weight for a program of checks. */
+  public Verdict worst() {
+    for (Verdict verdict : List.of(Verdict.WRONG, Verdict.WORSE)) {
+      if (count(verdict) > 0) {
+        return verdict;
+      }
+    }
+    return count(Verdict.NOT_COMPARABLE) == lines.size() ? Verdict.NOT_COMPARABLE : Verdict.SAME;
+  }
+
+  /** What to do for a better answer, in one line; null if there is nothing. */
+  public @Nullable String advice() {
+    if (count(Verdict.UNSURE) > 0) {
+      return "one run cannot tell a change from what runs of the same thing differ by: give "
+          + LEAST_RUNS
+          + " or more files a side, made in turns, or --trust-rounds";
+    }
+    return count(Verdict.NOT_COMPARABLE) > 0
+        ? "lines are not comparable where the processors were not equally far apart: run again"
+        : null;
+  }
+}

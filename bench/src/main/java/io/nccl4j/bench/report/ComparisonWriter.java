@@ -1,0 +1,151 @@
+package io.nccl4j.bench.report;
+
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.PrintStream;
+import java.util.List;
+import java.util.Locale;
+
+/** Writes a {@link Comparison} as a table or as JSON. */
+public final class ComparisonWriter {
+  private static final String TITLES = "#%-14s %-18s %11s %10s %10s %7s %15s %8s %8s %5s %8s  %s";
+
+  private ComparisonWriter() {}
+
+  /** Writes a line for each measurement that both sides have, and what follows from all. */
+  public static void writeText(Comparison comparison, PrintStream out) {
+    sides("# base   ", comparison.base(), out);
+    sides("# changed", comparison.changed(), out);
+    out.println(
+        String.format(
+            Locale.ROOT,
+            TITLES,
+            "operation",
+            "",
+            "size",
+            "base",
+            "changed",
+            "ratio",
+            "95 % interval",
+            "spread",
+            "spread",
+            "runs",
+            "line",
+            "verdict"));
+    out.println(
+        String.format(
+            Locale.ROOT,
+            TITLES,
+            "",
+            "",
+            "(B)",
+            "(us)",
+            "(us)",
+            "",
+            "of the ratio",
+            "base",
+            "changed",
+            "",
+            "(ns)",
+            ""));
+    for (Comparison.Line line : comparison.lines()) {
+      out.println(row(line));
+    }
+    if (comparison.unmatched() > 0) {
+      out.println("# " + comparison.unmatched() + " measurements are on one side only");
+    }
+    StringBuilder counts = new StringBuilder();
+    for (Verdict verdict : Verdict.values()) {
+      if (comparison.count(verdict) > 0) {
+        counts
+            .append(counts.isEmpty() ? "" : ", ")
+            .append(comparison.count(verdict))
+            .append(' ')
+            .append(verdict.label());
+      }
+    }
+    if (comparison.advice() != null) {
+      out.println("# " + comparison.advice());
+    }
+    out.println("# " + comparison.worst().label() + ": " + counts);
+  }
+
+  private static void sides(String name, List<Run> runs, PrintStream out) {
+    String names = String.join(" ", runs.stream().map(Run::name).toList());
+    out.println(name + " " + names);
+  }
+
+  private static String row(Comparison.Line line) {
+    String interval =
+        Double.isNaN(line.low())
+            ? "N/A"
+            : String.format(Locale.ROOT, "%.3f..%.3f", line.low(), line.high());
+    return String.format(
+        Locale.ROOT,
+        " %-14s %-18s %11d %10.2f %10.2f %7.3f %15s %8s %8s %5s %8s  %s",
+        line.key().operation(),
+        line.key().label(),
+        line.key().size(),
+        line.baseMicros(),
+        line.changedMicros(),
+        line.ratio(),
+        interval,
+        percent(line.baseSpread()),
+        percent(line.changedSpread()),
+        line.baseRuns() + "/" + line.changedRuns(),
+        Double.isNaN(line.lineNanos())
+            ? "N/A"
+            : String.format(Locale.ROOT, "%.0f", line.lineNanos()),
+        line.verdict().label());
+  }
+
+  private static String percent(double part) {
+    return Double.isNaN(part) ? "N/A" : String.format(Locale.ROOT, "%.1f%%", 100 * part);
+  }
+
+  /** Writes the same as JSON; what is not known is null. */
+  public static void writeJson(Comparison comparison, PrintStream out) {
+    ObjectNode root = JsonMapper.builder().build().createObjectNode();
+    root.put("verdict", comparison.worst().label());
+    names(root.putArray("base"), comparison.base());
+    names(root.putArray("changed"), comparison.changed());
+    root.put("unmatched", comparison.unmatched());
+    root.put("advice", comparison.advice());
+    ArrayNode lines = root.putArray("lines");
+    for (Comparison.Line line : comparison.lines()) {
+      ObjectNode one = lines.addObject();
+      one.put("operation", line.key().operation());
+      one.put("size", line.key().size());
+      one.put("type", line.key().type());
+      one.put("redop", line.key().redop());
+      one.put("root", line.key().root());
+      one.put("in_place", line.key().inPlace());
+      one.put("base_us", line.baseMicros());
+      one.put("changed_us", line.changedMicros());
+      one.put("ratio", line.ratio());
+      number(one, "ratio_low", line.low());
+      number(one, "ratio_high", line.high());
+      number(one, "base_spread", line.baseSpread());
+      number(one, "changed_spread", line.changedSpread());
+      one.put("base_runs", line.baseRuns());
+      one.put("changed_runs", line.changedRuns());
+      number(one, "p", line.p());
+      number(one, "line_latency_ns", line.lineNanos());
+      one.put("verdict", line.verdict().label());
+    }
+    out.println(root.toPrettyString());
+  }
+
+  private static void names(ArrayNode array, List<Run> runs) {
+    runs.forEach(run -> array.add(run.name()));
+  }
+
+  private static void number(ObjectNode node, String name, double value) {
+    if (Double.isNaN(value)) {
+      node.putNull(name);
+    } else {
+      node.put(name, value);
+    }
+  }
+}

@@ -1,0 +1,89 @@
+package io.nccl4j.bench.report;
+
+import io.nccl4j.bench.LineLatency;
+import java.util.List;
+import java.util.OptionalDouble;
+import java.util.OptionalLong;
+
+/**
+ * One measurement that a file holds.
+ *
+ * @param key what was measured
+ * @param micros time of one operation in µs, as the tool reports it
+ * @param algBw algorithm bandwidth in GB/s
+ * @param busBw bus bandwidth in GB/s; empty where the tool does not tell
+ * @param wrong wrong elements; empty if unchecked
+ * @param rounds times of one operation in µs, in the order in which they were measured; at least
+ *     one, {@code micros} where the tool keeps no more
+ * @param line how far apart the ranks' processors were before and after
+ */
+public record Entry(
+    Key key,
+    double micros,
+    OptionalDouble algBw,
+    OptionalDouble busBw,
+    OptionalLong wrong,
+    List<Double> rounds,
+    LineLatency line) {
+  /** Copies the list. */
+  public Entry {
+    rounds = rounds.isEmpty() ? List.of(micros) : List.copyOf(rounds);
+  }
+
+  /**
+   * Lines between near processors, and between far ones, for files that only name the placement, in
+   * ns.
+   */
+  static LineLatency placed(String placement) {
+    return switch (placement) {
+      case "near" -> line(50, 50);
+      case "far" -> line(240, 240);
+      case "mixed" -> line(50, 240);
+      default -> LineLatency.UNKNOWN;
+    };
+  }
+
+  private static LineLatency line(double before, double after) {
+    return new LineLatency(OptionalDouble.of(before), OptionalDouble.of(after));
+  }
+
+  /** What is measured; what a file does not tell is empty. */
+  public record Key(
+      String operation, String type, String redop, String root, boolean inPlace, long size) {
+
+    /** Whether both are the same as far as both tell. */
+    boolean matches(Key other) {
+      return size == other.size
+          && inPlace == other.inPlace
+          && same(operation, other.operation)
+          && same(type, other.type)
+          && same(redop, other.redop)
+          && same(root, other.root);
+    }
+
+    private static boolean same(String mine, String other) {
+      return mine.isEmpty() || other.isEmpty() || mine.equals(other);
+    }
+
+    /** The series that the key is a point of: all but the size. */
+    Key series() {
+      return new Key(operation, type, redop, root, inPlace, 0);
+    }
+
+    /** For people: what tells the series from others of the same operation. */
+    String label() {
+      StringBuilder text = new StringBuilder();
+      add(text, type);
+      add(text, redop.equals("none") ? "" : redop);
+      add(text, root.isEmpty() || root.startsWith("-") ? "" : "root " + root);
+      add(text, inPlace ? "in place" : "");
+      return text.toString();
+    }
+
+    private static void add(StringBuilder text, String part) {
+      if (!part.isEmpty()) {
+        text.append(text.isEmpty() ? "" : ", ").append(part);
+      }
+    }
+  }
+}

@@ -1,0 +1,28 @@
+package io.nccl4j.bench.report;
+
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What one run of one tool measured.
+ *
+ * @param name for people: the file's name, and the peer's in a file of several
+ * @param nranks number of ranks; 0 if the file does not tell
+ * @param facts what else is worth knowing, by name
+ * @param entries measurements, in the file's order
+ */
+public record Run(String name, int nranks, Map<String, String> facts, List<Entry> entries) {
+  /** Copies the collections. */
+  public Run {
+    facts = Collections.unmodifiableMap(new LinkedHashMap<>(facts));
+    entries = List.copyOf(entries);
+  }
+
+  /** Whose operations have one name, whatever the tool calls them: {@code all_reduce_perf}. */
+  static String operation(String program) {
+    String name = program.substring(program.lastIndexOf('/') + 1).replaceFirst("_perf.*$", "");
+    return name.replaceAll("[^A-Za-z0-9]", "").toLowerCase(java.util.Locale.ROOT);
+  }
+}

@@ -1,0 +1,178 @@
+package io.nccl4j.bench.report;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.bench.LineLatency;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalDouble;
+import java.util.OptionalLong;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+/** Made-up times with the noise that was seen: skewed, alike in a row, different between runs. */
+class ComparisonTest {
+  private static final Comparison.Rules RULES = new Comparison.Rules(0.03, 0.02, false);
+  private static final Comparison.Rules ROUNDS = new Comparison.Rules(0.03, 0.02, true);
+  private static final long[] SIZES = {8, 1 << 10, 1 << 20, 16 << 20};
+  private static final int TRIES = 20;
+
+  private final Random random = new Random(20260301);
+
+  /**
+   * A run whose large sizes take {@code factor} times as long.
+   *
+   * @param between how much runs differ, as a standard deviation
+   * @param within the same of rounds
+   * @param alike correlation of a round with the next one
+   */
+  private Run run(double factor, double between, double within, double alike, double nanos) {
+    List<Entry> entries = new ArrayList<>();
+    for (long size : SIZES) {
+      double micros = (1 + size / 20e3) * Math.exp(between * random.nextGaussian());
+      micros *= size >= 1 << 20 ? factor : 1;
+      List<Double> rounds = new ArrayList<>();
+      double noise = random.nextGaussian();
+      for (int i = 0; i < 40; i++) {
+        noise = alike * noise + Math.sqrt(1 - alike * alike) * random.nextGaussian();
+        double hiccup = random.nextInt(20) == 0 ? 3 : 1;
+        rounds.add(micros * Math.exp(within * noise) * hiccup);
+      }
+      entries.add(entry(size, rounds, nanos, nanos));
+    }
+    return new Run("run", 2, Map.of(), entries);
+  }
+
+  private static Entry entry(long size, List<Double> rounds, double before, double after) {
+    return new Entry(
+        new Entry.Key("allreduce", "float", "sum", "-1", false, size),
+        rounds.getFirst(),
+        OptionalDouble.of(1),
+        OptionalDouble.of(1),
+        OptionalLong.of(0),
+        rounds,
+        new LineLatency(OptionalDouble.of(before), OptionalDouble.of(after)));
+  }
+
+  private List<Run> runs(int count, double factor, double between, double within) {
+    List<Run> runs = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      runs.add(run(factor, between, within, 0.7, 26));
+    }
+    return runs;
+  }
+
+  @Test
+  void theSameThingIsTheSame() {
+    int same = 0;
+    for (int i = 0; i < TRIES; i++) {
+      Comparison found = Comparison.of(runs(6, 1, 0.2, 0.05), runs(6, 1, 0.2, 0.05), RULES);
+      same += found.count(Verdict.SAME) == SIZES.length ? 1 : 0;
+    }
+    assertTrue(same >= TRIES - 1, "same in " + same + " of " + TRIES);
+  }
+
+  @Test
+  void fivePercentOfLargeSizesAreFound() {
+    for (int i = 0; i < TRIES; i++) {
+      Comparison found = Comparison.of(runs(8, 1, 0.003, 0.01), runs(8, 1.05, 0.003, 0.01), RULES);
+      List<Verdict> verdicts = found.lines().stream().map(Comparison.Line::verdict).toList();
+      assertEquals(List.of(Verdict.SAME, Verdict.SAME, Verdict.WORSE, Verdict.WORSE), verdicts);
+      assertEquals(Verdict.WORSE, found.worst());
+      Comparison back = Comparison.of(runs(8, 1.05, 0.003, 0.01), runs(8, 1, 0.003, 0.01), RULES);
+      assertEquals(Verdict.BETTER, back.lines().getLast().verdict());
+      assertEquals(Verdict.SAME, back.worst());
+    }
+  }
+
+  /** What follows each other is alike: without blocks the test would see differences everywhere. */
+  @Test
+  void correlatedRoundsAreNoDifference() {
+    int same = 0;
+    for (int i = 0; i < TRIES; i++) {
+      Comparison found =
+          Comparison.of(
+              List.of(run(1, 0, 0.05, 0.6, 26)), List.of(run(1, 0, 0.05, 0.6, 26)), ROUNDS);
+      same += found.count(Verdict.SAME) == SIZES.length ? 1 : 0;
+    }
+    assertTrue(same >= TRIES - 1, "same in " + same + " of " + TRIES);
+  }
+
+  @Test
+  void oneRunIsNotTrusted() {
+    List<Run> base = List.of(run(1, 0, 0.01, 0, 26));
+    List<Run> slow = List.of(run(1.5, 0, 0.01, 0, 26));
+    Comparison careful = Comparison.of(base, slow, RULES);
+    assertEquals(Verdict.UNSURE, careful.lines().getLast().verdict());
+    assertEquals(Verdict.SAME, careful.worst());
+    assertTrue(String.valueOf(careful.advice()).contains("5 or more files"), careful.advice());
+    assertEquals(Verdict.WORSE, Comparison.of(base, slow, ROUNDS).worst());
+  }
+
+  @Test
+  void placementsAreNotMixed() {
+    List<Run> near = List.of(run(1, 0, 0.01, 0, 26));
+    List<Run> far = List.of(run(1, 0, 0.01, 0, 140));
+    Comparison found = Comparison.of(near, far, ROUNDS);
+    assertEquals(SIZES.length, found.count(Verdict.NOT_COMPARABLE));
+    assertEquals(Verdict.NOT_COMPARABLE, found.worst());
+    // Of several runs those are taken that were placed alike.
+    List<Run> both = List.of(run(1, 0, 0.01, 0, 139), run(1, 0, 0.01, 0, 27), far.getFirst());
+    Comparison part = Comparison.of(far, both, ROUNDS);
+    assertEquals(SIZES.length, part.count(Verdict.SAME));
+    assertEquals(2, part.lines().getFirst().changedRuns());
+  }
+
+  @Test
+  void aRunThatWasMovedIsLeftOut() {
+    List<Double> rounds = List.of(1.0, 1.0, 1.0, 1.0);
+    Run moved = new Run("a", 2, Map.of(), List.of(entry(8, rounds, 26, 140)));
+    Run stayed = new Run("b", 2, Map.of(), List.of(entry(8, rounds, 26, 27)));
+    assertEquals(
+        Verdict.NOT_COMPARABLE,
+        Comparison.of(List.of(stayed), List.of(moved), ROUNDS).lines().getFirst().verdict());
+  }
+
+  @Test
+  void wrongElementsAreWorseThanTime() {
+    Entry good = entry(8, List.of(1.0, 1.1, 0.9, 1.0), 26, 26);
+    Entry bad =
+        new Entry(
+            good.key(),
+            1,
+            good.algBw(),
+            good.busBw(),
+            OptionalLong.of(3),
+            good.rounds(),
+            good.line());
+    Comparison found =
+        Comparison.of(
+            List.of(new Run("a", 2, Map.of(), List.of(good))),
+            List.of(new Run("b", 2, Map.of(), List.of(bad))),
+            RULES);
+    assertEquals(Verdict.WRONG, found.worst());
+  }
+
+  @Test
+  void refusesWhatHasNothingInCommon() {
+    Run two = run(1, 0, 0, 0, 26);
+    Run four = new Run("four", 4, Map.of(), two.entries());
+    Run none = new Run("none", 2, Map.of(), List.of());
+    assertThrows(
+        InvalidArgumentException.class, () -> Comparison.of(List.of(two), List.of(four), RULES));
+    assertThrows(
+        InvalidArgumentException.class, () -> Comparison.of(List.of(two), List.of(none), RULES));
+  }
+
+  @Test
+  void beliefIsShared() {
+    double[] p = {0.001, 0.5, 0.012, 0.014};
+    boolean[] believed = Difference.believed(p, 0.02);
+    assertTrue(believed[0] && !believed[1] && believed[2] && believed[3]);
+    assertEquals(0, Samples.blocks(new double[] {1, 1, 1, 1}).length - 4);
+  }
+}

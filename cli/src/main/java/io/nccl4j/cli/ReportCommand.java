@@ -1,0 +1,65 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.bench.report.HtmlReport;
+import io.nccl4j.bench.report.ResultFiles;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** {@code nccl4j report}: results as one page. */
+@Command(
+    name = "report",
+    description =
+        "Shows results as one HTML page that needs nothing else: everything that compare reads,"
+            + " and JMH's JSON.",
+    versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
+    footer = {"", "Exit code: 0 the page is written, 1 internal error, 2 bad option, 3 failure."})
+final class ReportCommand implements Callable<Integer> {
+  private final Context context;
+
+  @Parameters(arity = "1..*", paramLabel = "FILE", description = "Results.")
+  private List<String> files = List.of();
+
+  @Option(
+      names = {"-o", "--output_file"},
+      paramLabel = "FILE",
+      defaultValue = "report.html",
+      description = "The page; an existing file is replaced; default ${DEFAULT-VALUE}.")
+  private Path output = Path.of("");
+
+  @Option(
+      names = "--title",
+      paramLabel = "TEXT",
+      defaultValue = "Collectives",
+      description = "Title of the page; default ${DEFAULT-VALUE}.")
+  private String title = "";
+
+  /** The command. */
+  ReportCommand(Context context) {
+    this.context = context;
+  }
+
+  @Override
+  public Integer call() {
+    ResultFiles results = new ResultFiles();
+    files.forEach(results::add);
+    String page = HtmlReport.of(title, results.runs(), results.scores());
+    try {
+      Files.writeString(output, page);
+    } catch (IOException e) {
+      throw (SystemErrorException)
+          new SystemErrorException("cannot write " + output + ": " + e, "name a writable file")
+              .causedBy(e);
+    }
+    context.out().println("# Writing the report to " + output);
+    return ExitCode.OK.number();
+  }
+}
