@@ -77,7 +77,7 @@ class BenchmarksTest {
   @Test
   void forksHaveTheLaunchersOptions() {
     for (Class<?> benchmark :
-        List.of(AllReduceBenchmark.class, GraphReplayBenchmark.class, SchedulerBenchmark.class)) {
+        List.of(HostBenchmark.class, AllReduceBenchmark.class, FirstCallBenchmark.class)) {
       List<String> options = List.of(benchmark.getAnnotation(Fork.class).jvmArgs());
       assertTrue(options.contains("jdk.incubator.vector"), benchmark::getName);
       assertTrue(options.contains("--enable-native-access=ALL-UNNAMED"), benchmark::getName);
