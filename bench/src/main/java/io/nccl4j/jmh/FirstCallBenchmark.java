@@ -28,7 +28,8 @@ import org.openjdk.jmh.annotations.Warmup;
       "--add-modules",
       "jdk.incubator.vector",
       "--enable-native-access=ALL-UNNAMED",
-      "-XX:+UseSerialGC"
+      "-XX:+UseSerialGC",
+      "-Dlog4j.provider=org.apache.logging.log4j.simple.internal.SimpleProvider"
     })
 public class FirstCallBenchmark extends HostBenchmark {
   /** Two ranks that have not communicated. */

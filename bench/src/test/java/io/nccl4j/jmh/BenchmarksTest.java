@@ -104,10 +104,9 @@ class BenchmarksTest {
   void forksHaveTheLaunchersOptions() {
     for (Class<?> benchmark :
         List.of(
+            HostBenchmark.class,
             AllReduceBenchmark.class,
-            GraphReplayBenchmark.class,
-            SchedulerBenchmark.class,
-            PoolBenchmark.class,
+            FirstCallBenchmark.class,
             GpuPoolBenchmark.class)) {
       List<String> options = List.of(benchmark.getAnnotation(Fork.class).jvmArgs());
       assertTrue(options.contains("jdk.incubator.vector"), benchmark::getName);
