@@ -13,7 +13,8 @@ import java.util.TreeSet;
  * <p>How often each combination runs depends on the plan alone, so that all ranks run the same
  * number: {@link #iterations()} times for up to 4096 bytes, in inverse proportion to the size above
  * that, and less where the plan has so many combinations that it would come to more than {@link
- * #mostOperations()} in all; at least once.
+ * #mostOperations()} in all; at least once. What runs 64 times or more runs some times more, on all
+ * ranks alike, until the compilers of all ranks have nothing left to do.
  */
 public final class WarmUp {
   /** What can be warmed up. */

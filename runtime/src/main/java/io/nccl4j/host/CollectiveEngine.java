@@ -127,6 +127,10 @@ final class CollectiveEngine extends Padded {
         return Step.BLOCKED;
       }
       w.lowLatency = isLowLatency(w);
+      if (w.lowLatency && nranks == 1) {
+        finishLowLatency(w);
+        return complete(w);
+      }
       post(w);
       w.stage = HostWork.POSTED;
     }
@@ -474,9 +478,8 @@ final class CollectiveEngine extends Padded {
     }
     w.longest = longest;
     w.staged = flags != 0 && communicator.spansProcesses();
-    if (w.staged) {
-      w.pieceLength = mover.pieceLength(w);
-    }
+    w.piece = 0;
+    w.pieceLength = w.staged ? mover.pieceLength(w) : Long.MAX_VALUE;
     for (int k = 0; k < nranks; k++) {
       if (w.staged) {
         in[k] = communicator.heapOf(k);

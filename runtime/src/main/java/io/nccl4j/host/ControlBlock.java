@@ -17,7 +17,7 @@ import java.lang.invoke.VarHandle;
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
  *            outbox  16 slots of 512 B: word0 = [signature:32 | seq:32]     owner
- *            ledger  1024 entries of 64 B                                   owner
+ *            ledger  1024 entries of 32 B                                   owner
  * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
  *            chunks filled                                                  i
  *            offset and count of i's block for j in a v-form                i
@@ -26,7 +26,7 @@ import java.lang.invoke.VarHandle;
  */
 final class ControlBlock {
   /** Changes whenever the layout does: processes with another one refuse each other. */
-  static final long LAYOUT = 0x6e63636c346a_0001L;
+  static final long LAYOUT = 0x6e63636c346a_0002L;
 
   static final int MAX_RANKS = 256;
   static final int LINE = 128;
@@ -35,7 +35,7 @@ final class ControlBlock {
   static final int OUTBOX_SLOTS = 16;
   static final int LANE_SLOTS = 8;
   static final int LEDGER_ENTRIES = 1024;
-  static final int LEDGER_BYTES = 64;
+  static final int LEDGER_BYTES = 32;
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 

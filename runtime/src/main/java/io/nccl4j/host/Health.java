@@ -31,6 +31,9 @@ final class Health {
   private final int nranks;
   private final long timeoutNanos;
 
+  /** Whether deaths are noted in another control block than this communicator's. */
+  private final boolean splitOff;
+
   private volatile long seenEpoch;
   private volatile long seenGroupEpoch;
   private volatile boolean someoneLeft;
@@ -46,6 +49,7 @@ final class Health {
     this.rank = communicator.rank();
     this.nranks = communicator.nranks();
     this.timeoutNanos = timeoutNanos;
+    this.splitOff = !part.group().isIn(control);
   }
 
   @Nullable NcclException failure() {
@@ -97,7 +101,6 @@ final class Health {
   void checkDeadline(HostWork work, long now) {
     if (work.slowSince == 0) {
       work.slowSince = now;
-      communicator.ledger().slow(work);
     } else if (now - work.slowSince > timeoutNanos) {
       fail(
           new DeadlineException(
@@ -116,7 +119,7 @@ final class Health {
 
   /** Looks for failures if something has changed; cheap if not. */
   void look() {
-    if (control.epoch() != seenEpoch || part.group().epoch() != seenGroupEpoch) {
+    if (control.epoch() != seenEpoch || splitOff && part.group().epoch() != seenGroupEpoch) {
       lookAtAll();
     }
   }

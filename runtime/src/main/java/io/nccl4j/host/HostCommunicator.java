@@ -227,39 +227,33 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @Override
   protected void assign(HostWork work) {
     work.reset();
-    long seq = nextNumber(work);
-    if (work.isCollective()) {
-      signature = signatureAfter(signature, work);
-      work.signature = signature;
-    } else {
-      work.signature = laneSignature(work);
-    }
-    work.seq = seq;
-    work.ledger = ledger.issue(work, seq);
+    work.seq = nextNumber(work);
+    work.signature = nextSignature(work);
   }
 
-  /**
-   * Takes a number for a graph's work, which may still be running in an earlier launch: it is not
-   * touched.
-   */
-  void number(HostWork work) {
-    long seq = nextNumber(work);
+  /** Numbers a work, by the submitting thread, and notes it in the ledger. It is not touched. */
+  long nextNumber(HostWork work) {
+    long seq;
     if (work.isCollective()) {
-      signature = signatureAfter(signature, work);
+      seq = issued + 1;
+      ISSUED.setOpaque(this, seq);
+    } else {
+      long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
+      seq = lane[work.root] + 1;
+      LANE.setOpaque(lane, work.root, seq);
     }
     ledger.issue(work, seq);
+    return seq;
   }
 
-  private long nextNumber(HostWork work) {
-    if (work.isCollective()) {
-      long seq = issued + 1;
-      ISSUED.setOpaque(this, seq);
-      return seq;
+  /** The signature of the work that was numbered last. */
+  int nextSignature(HostWork work) {
+    if (!work.isCollective()) {
+      // Both sides of a lane must come to the same: only what both know.
+      return Signature.chain(0, Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
     }
-    long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
-    long seq = lane[work.root] + 1;
-    LANE.setOpaque(lane, work.root, seq);
-    return seq;
+    signature = Signature.chain(signature, work.code(), signedCount(work));
+    return signature;
   }
 
   long issuedCollectives() {
@@ -272,16 +266,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   long laneCount(boolean sends, int peer) {
     return (sends ? sendSeq : recvSeq)[peer];
-  }
-
-  /** The signature of a collective that follows one with signature {@code previous}. */
-  int signatureAfter(int previous, HostWork work) {
-    return Signature.chain(previous, work.code(), signedCount(work));
-  }
-
-  /** Both sides of a lane must come to the same: only what both know. */
-  static int laneSignature(HostWork work) {
-    return Signature.chain(0, Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
   }
 
   @Override
@@ -375,13 +359,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   // ---- completion and failure
 
-  void completed(HostWork work) {
-    ledger.complete(work);
-  }
-
   /** A work was given up; the communicator has failed. */
   void dropped(HostWork work) {
-    ledger.fail(work);
     if (work.stage != HostWork.QUEUED && nranks() > 1) {
       part.group().failed(this);
       if (work.send instanceof HostBuffer send) {

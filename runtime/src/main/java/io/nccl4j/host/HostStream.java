@@ -40,7 +40,13 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
 
   private final HostDevice device;
   private final long[] cells = new long[CELLS];
-  private final StreamTask[] ring = new StreamTask[CAPACITY];
+
+  /** The plans in the queue; null at an entry that {@link #tasks} describes. */
+  private final @Nullable HostWork[] plans = new HostWork[CAPACITY];
+
+  /** Everything else. Apart from the plans, which touch few cache lines so. */
+  private final StreamTask[] tasks = new StreamTask[CAPACITY];
+
   private long next;
   private @Nullable HostWork first;
   private @Nullable HostWork last;
@@ -58,7 +64,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
   private HostStream(HostDevice device) {
     this.device = device;
     for (int i = 0; i < CAPACITY; i++) {
-      ring[i] = new StreamTask();
+      tasks[i] = new StreamTask();
     }
   }
 
@@ -111,9 +117,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       capture.addPlan(this, plan);
       return;
     }
-    StreamTask task = ring[(int) next & CAPACITY - 1];
-    task.kind = StreamTask.WORKS;
-    task.works = plan;
+    plans[(int) next & CAPACITY - 1] = plan;
     release();
   }
 
@@ -124,9 +128,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       publish();
       return;
     }
-    StreamTask task = ring[(int) next & CAPACITY - 1];
-    task.kind = StreamTask.WORKS;
-    task.works = work;
+    plans[(int) next & CAPACITY - 1] = work;
     release();
   }
 
@@ -144,7 +146,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
 
   /** The next entry, made a launch of a graph; there is room for it. */
   StreamTask graphTask(HostExecutableGraph graph, long launch, int bases) {
-    StreamTask task = ring[(int) next & CAPACITY - 1];
+    StreamTask task = tasks[(int) next & CAPACITY - 1];
     task.kind = StreamTask.GRAPH;
     task.graph = graph;
     task.generation = launch;
@@ -334,7 +336,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
   private StreamTask nextTask(int kind) {
     awaitRoom();
     // A capture waits for no room: the ring's next entry may be one that is still to run.
-    StreamTask task = capture == null ? ring[(int) next & CAPACITY - 1] : new StreamTask();
+    StreamTask task = capture == null ? tasks[(int) next & CAPACITY - 1] : new StreamTask();
     task.kind = kind;
     return task;
   }
@@ -530,27 +532,28 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     long end = Math.min(target, tail());
     long head = ownedHead();
     while (head < end) {
-      StreamTask task = ring[(int) head & CAPACITY - 1];
+      int index = (int) head & CAPACITY - 1;
+      HostWork plan = plans[index];
       int result =
-          task.kind == StreamTask.WORKS ? stepWorks(task, patience) : stepOther(task, patience);
+          plan == null ? stepTask(tasks[index], patience) : stepPlan(index, plan, patience);
       if (result != Step.DONE) {
         return result;
       }
-      task.clear();
       CELL.setRelease(cells, HEAD, ++head);
     }
     return Step.DONE;
   }
 
-  private int stepWorks(StreamTask task, int patience) {
-    HostWork work = java.util.Objects.requireNonNull(task.works);
-    if (work.next == null) {
-      int result = step(work, patience);
+  private int stepPlan(int index, HostWork plan, int patience) {
+    if (plan.next == null) {
+      int result = step(plan, patience);
       if (result == Step.DONE) {
-        retire(work);
+        plans[index] = null;
+        retire(plan);
       }
       return result;
     }
+    HostWork work = plan;
     HostWork previous = null;
     int result = Step.BLOCKED;
     while (work != null) {
@@ -558,7 +561,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       int one = step(work, 0);
       if (one == Step.DONE) {
         if (previous == null) {
-          task.works = following;
+          plans[index] = following;
         } else {
           previous.next = following;
         }
@@ -570,7 +573,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
       }
       work = following;
     }
-    return task.works == null ? Step.DONE : result;
+    return plans[index] == null ? Step.DONE : result;
   }
 
   /** Gives the work's place in the FIFO back; nothing of it may be touched afterwards. */
@@ -591,14 +594,9 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     HostCommunicator communicator = work.communicator;
     if (error == null && communicator.isHealthy()) {
       try {
-        int result =
-            work.isCollective()
-                ? communicator.collectives().step(work, patience)
-                : communicator.lanes().step(work);
-        if (result == Step.DONE) {
-          communicator.completed(work);
-        }
-        return result;
+        return work.isCollective()
+            ? communicator.collectives().step(work, patience)
+            : communicator.lanes().step(work);
       } catch (NcclException e) {
         communicator.health().fail(e);
       } catch (IllegalStateException e) {
@@ -645,7 +643,15 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     communicator.dropped(work);
   }
 
-  private int stepOther(StreamTask task, int patience) {
+  private int stepTask(StreamTask task, int patience) {
+    int result = carryOut(task, patience);
+    if (result == Step.DONE) {
+      task.clear();
+    }
+    return result;
+  }
+
+  private int carryOut(StreamTask task, int patience) {
     HostEvent event = task.event;
     try {
       switch (task.kind) {
@@ -705,15 +711,13 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     if (head == tail()) {
       return;
     }
-    StreamTask task = ring[(int) head & CAPACITY - 1];
-    if (task.kind == StreamTask.GRAPH) {
-      if (task.begun) {
-        java.util.Objects.requireNonNull(task.graph).forEachPending(action);
-      }
-    } else if (task.kind == StreamTask.WORKS) {
-      for (HostWork work = task.works; work != null; work = (HostWork) work.next) {
-        action.accept(work);
-      }
+    int index = (int) head & CAPACITY - 1;
+    HostExecutableGraph graph = tasks[index].graph;
+    if (graph != null && tasks[index].begun) {
+      graph.forEachPending(action);
+    }
+    for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
+      action.accept(work);
     }
   }
 
@@ -723,8 +727,8 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     if (head == tail()) {
       return "nothing is queued";
     }
-    StreamTask task = ring[(int) head & CAPACITY - 1];
-    HostWork work = task.works;
+    StreamTask task = tasks[(int) head & CAPACITY - 1];
+    HostWork work = plans[(int) head & CAPACITY - 1];
     HostExecutableGraph graph = task.graph;
     if (graph != null) {
       work = task.begun ? graph.firstPending() : null;
@@ -741,7 +745,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
   /** Whether a work is queued here; for messages, see {@link #describeHead}. */
   boolean holds(HostWork work) {
     for (long i = head(); i < tail(); i++) {
-      HostWork queued = ring[(int) i & CAPACITY - 1].works;
+      HostWork queued = plans[(int) i & CAPACITY - 1];
       while (queued != null && queued != work) {
         queued = (HostWork) queued.next;
       }
@@ -755,7 +759,7 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
   /** Whether an unfinished copy or fill uses the buffer. */
   boolean uses(Object buffer) {
     for (long i = head(); i < tail(); i++) {
-      if (ring[(int) i & CAPACITY - 1].uses(buffer)) {
+      if (tasks[(int) i & CAPACITY - 1].uses(buffer)) {
         return true;
       }
     }

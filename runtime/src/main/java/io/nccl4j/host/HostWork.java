@@ -64,22 +64,13 @@ final class HostWork extends Work {
   /** For a graph's work: how many were called before it in the capture. */
   int order;
 
-  /** Its ledger entry's offset in the control block. */
-  long ledger;
-
+  /** Makes it ready to be driven; what only some stages need is set when they begin. */
   void reset() {
     stage = QUEUED;
     cursor = 0;
     blockedOn = -1;
     seenLeaving = -1;
-    staged = false;
-    piece = 0;
-    pieceLength = Long.MAX_VALUE;
-    item = 0;
-    position = 0;
-    target = 0;
     slowSince = 0;
-    finished = false;
   }
 
   /** A work of a FIFO. */
@@ -101,6 +92,7 @@ final class HostWork extends Work {
     copy.op = op;
     copy.count = count;
     copy.root = root;
+    copy.encode();
     copy.send = send;
     copy.recv = recv;
     copy.sendCounts = sendCounts;

@@ -94,6 +94,7 @@ final class LaneEngine extends Padded {
       if ((long) COUNTER.getAcquire(sent, peer) + 1 != w.seq) {
         return Step.DEPENDS;
       }
+      w.position = 0;
       long ack = control.getAcquire(control.ack(rank, peer));
       if (w.seq - ack > ControlBlock.LANE_SLOTS) {
         return Step.BLOCKED;
@@ -197,6 +198,7 @@ final class LaneEngine extends Padded {
         return finishReceive(w, peer, (w.seq & ACK_INTERVAL - 1) == 0);
       }
       w.staged = control.getPlain(slot + MODE) == CHUNKED;
+      w.position = 0;
       w.stage = HostWork.MOVE;
     }
     return w.staged ? takeChunks(w, peer, slot) : pull(w, peer, slot);

@@ -14,11 +14,6 @@ final class Ledger extends Padded {
   private static final long SEQ = 0;
   private static final long CODE = 8;
   private static final long COUNT = 16;
-  private static final long STATE = 24;
-  private static final long SLOW_SINCE = 32;
-  private static final long ISSUED = 1;
-  private static final long DONE = 2;
-  private static final long FAILED = 3;
 
   private final ControlBlock control;
   private final long own;
@@ -29,36 +24,12 @@ final class Ledger extends Padded {
     this.own = control.ledger(rank);
   }
 
-  /** Notes a submitted work, by the submitting thread; returns the entry's offset. */
-  long issue(HostWork work, long seq) {
-    long entry = entryAt(written++);
+  /** Notes a submitted work, by the submitting thread. */
+  void issue(HostWork work, long seq) {
+    long entry = own + (written++ & ControlBlock.LEDGER_ENTRIES - 1) * ControlBlock.LEDGER_BYTES;
     control.setPlain(entry + CODE, work.code());
     control.setPlain(entry + COUNT, work.count);
-    control.setPlain(entry + STATE, ISSUED);
     control.setRelease(entry + SEQ, seq);
-    return entry;
-  }
-
-  /** Number of entries written so far. */
-  long written() {
-    return written;
-  }
-
-  /** Offset of the entry with this number. */
-  long entryAt(long number) {
-    return own + (number & ControlBlock.LEDGER_ENTRIES - 1) * ControlBlock.LEDGER_BYTES;
-  }
-
-  void complete(HostWork work) {
-    control.setPlain(work.ledger + STATE, DONE);
-  }
-
-  void fail(HostWork work) {
-    control.setPlain(work.ledger + STATE, FAILED);
-  }
-
-  void slow(HostWork work) {
-    control.setPlain(work.ledger + SLOW_SINCE, work.slowSince);
   }
 
   /** Sequence number of an entry. */

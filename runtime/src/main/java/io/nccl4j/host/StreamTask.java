@@ -5,8 +5,8 @@ import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One entry of a stream's ring: a plan of works, a graph, or a copy, fill or event. Entries are
- * used again and again.
+ * An entry of a stream's queue that is not a plan of works: a graph, or a copy, fill or event.
+ * Entries are used again and again.
  */
 final class StreamTask {
   static final int WORKS = 0;
@@ -17,7 +17,6 @@ final class StreamTask {
   static final int GRAPH = 5;
 
   int kind;
-  @Nullable HostWork works;
   MemorySegment source = MemorySegment.NULL;
   MemorySegment target = MemorySegment.NULL;
   long sourceOffset;
@@ -54,14 +53,11 @@ final class StreamTask {
   }
 
   void clear() {
-    works = null;
-    if (kind != WORKS) {
-      source = MemorySegment.NULL;
-      target = MemorySegment.NULL;
-      event = null;
-      graph = null;
-      sourceOwner = null;
-      targetOwner = null;
-    }
+    source = MemorySegment.NULL;
+    target = MemorySegment.NULL;
+    event = null;
+    graph = null;
+    sourceOwner = null;
+    targetOwner = null;
   }
 }

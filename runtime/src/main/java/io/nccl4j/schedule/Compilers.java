@@ -35,31 +35,48 @@ final class Compilers {
     }
   }
 
+  /** How long the compilers that there are have worked so far; 0 where nobody can tell. */
+  static long nanos() {
+    return sum(task -> Long.parseLong(read(task, "schedstat").split(" ")[0]));
+  }
+
   private static boolean anyRuns() {
+    return sum(task -> isRunning(read(task, "stat")) ? 1 : 0) > 0;
+  }
+
+  private static boolean isRunning(String stat) {
+    // "tid (name) state ...": the name may hold anything, the state follows the last parenthesis.
+    return stat.charAt(stat.lastIndexOf(')') + 2) == 'R';
+  }
+
+  private interface Figure {
+    long of(Path task) throws IOException;
+  }
+
+  private static long sum(Figure figure) {
+    long sum = 0;
     try (DirectoryStream<Path> tasks = Files.newDirectoryStream(TASKS)) {
       for (Path task : tasks) {
-        if (isRunningCompiler(task)) {
-          return true;
-        }
+        sum += ofCompiler(task, figure);
       }
     } catch (IOException e) {
       // Not to be seen: as if they were idle.
-      return false;
+      return 0;
     }
-    return false;
+    return sum;
   }
 
-  private static boolean isRunningCompiler(Path task) {
+  private static long ofCompiler(Path task, Figure figure) {
     try {
-      // "tid (name) state ...": the name may hold anything, the state follows the last parenthesis.
-      String stat = Files.readString(task.resolve("stat"), StandardCharsets.ISO_8859_1);
-      int end = stat.lastIndexOf(')');
-      int name = stat.indexOf('(') + 1;
-      return (stat.startsWith("C1 Compiler", name) || stat.startsWith("C2 Compiler", name))
-          && stat.charAt(end + 2) == 'R';
+      String name = read(task, "comm");
+      return name.startsWith("C1 Compiler") || name.startsWith("C2 Compiler") ? figure.of(task) : 0;
     } catch (IOException e) {
-      // The thread has ended.
-      return false;
+      // The thread has ended, or this kernel does not tell.
+      return 0;
     }
+  }
+
+  private static String read(Path task, String file) throws IOException {
+    return Files.readString(task.resolve(file), StandardCharsets.ISO_8859_1);
   }
 }

@@ -61,9 +61,24 @@ public final class GroupScope implements Group {
   }
 
   /** The innermost open group of the current thread; null if there is none. */
-  static @Nullable GroupScope current() {
-    PerThread state = THREADS.get();
+  private static @Nullable GroupScope innermost(PerThread state) {
     return state.depth == 0 ? null : state.scopes.get(state.depth - 1);
+  }
+
+  /** Remembers the groups of the thread that asked last, which is mostly the one that asks next. */
+  static final class Finder {
+    private @Nullable Thread thread;
+    private PerThread groups = new PerThread();
+
+    /** The innermost open group of the current thread; null if there is none. */
+    @Nullable GroupScope current() {
+      Thread now = Thread.currentThread();
+      if (thread != now) {
+        groups = THREADS.get();
+        thread = now;
+      }
+      return innermost(groups);
+    }
   }
 
   void requireRoom(ScheduledCommunicator<?> owner, int limit) {

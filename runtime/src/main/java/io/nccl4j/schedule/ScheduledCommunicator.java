@@ -37,6 +37,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   private final int nranks;
   private final Device device;
   private final WorkFifo<W> fifo;
+  private final GroupScope.Finder groups = new GroupScope.Finder();
 
   @SuppressWarnings("unused") // by VarHandle
   private int entered;
@@ -109,7 +110,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       Arguments.buffer(send, bytes, type, device, "send", kind);
       Arguments.buffer(recv, bytes, type, device, "receive", kind);
       Arguments.overlap(send, bytes, recv, bytes, 0, kind);
-      submit(s, kind, type, op, count, 0, send, recv, null, null, null, null);
+      submit(s, kind, type, op, count, 0, send, recv);
     } finally {
       leave();
     }
@@ -134,7 +135,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
         Arguments.buffer(send, bytes, type, device, "send", kind);
         Arguments.overlap(send, bytes, recv, bytes, 0, kind);
       }
-      submit(s, kind, type, ReduceOp.SUM, count, root, source, recv, null, null, null, null);
+      submit(s, kind, type, ReduceOp.SUM, count, root, source, recv);
     } finally {
       leave();
     }
@@ -161,7 +162,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
         Arguments.buffer(recv, bytes, type, device, "receive", kind);
         Arguments.overlap(send, bytes, recv, bytes, 0, kind);
       }
-      submit(s, kind, type, op, count, root, send, target, null, null, null, null);
+      submit(s, kind, type, op, count, root, send, target);
     } finally {
       leave();
     }
@@ -178,7 +179,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       Arguments.buffer(send, block, type, device, "send", kind);
       Arguments.buffer(recv, all, type, device, "receive", kind);
       Arguments.overlap(send, block, recv, all, -rank * block, kind);
-      submit(s, kind, type, ReduceOp.SUM, sendCount, 0, send, recv, null, null, null, null);
+      submit(s, kind, type, ReduceOp.SUM, sendCount, 0, send, recv);
     } finally {
       leave();
     }
@@ -201,7 +202,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       Arguments.buffer(send, all, type, device, "send", kind);
       Arguments.buffer(recv, block, type, device, "receive", kind);
       Arguments.overlap(send, all, recv, block, rank * block, kind);
-      submit(s, kind, type, op, recvCount, 0, send, recv, null, null, null, null);
+      submit(s, kind, type, op, recvCount, 0, send, recv);
     } finally {
       leave();
     }
@@ -217,7 +218,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       Arguments.buffer(send, all, type, device, "send", kind);
       Arguments.buffer(recv, all, type, device, "receive", kind);
       Arguments.overlap(send, all, recv, all, Long.MIN_VALUE, kind);
-      submit(s, kind, type, ReduceOp.SUM, count, 0, send, recv, null, null, null, null);
+      submit(s, kind, type, ReduceOp.SUM, count, 0, send, recv);
     } finally {
       leave();
     }
@@ -243,7 +244,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
         Arguments.buffer(recv, all, type, device, "receive", kind);
         Arguments.overlap(send, block, recv, all, -root * block, kind);
       }
-      submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, target, null, null, null, null);
+      submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, target);
     } finally {
       leave();
     }
@@ -269,7 +270,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
         Arguments.buffer(send, all, type, device, "send", kind);
         Arguments.overlap(send, all, recv, block, root * block, kind);
       }
-      submit(s, kind, type, ReduceOp.SUM, recvCount, root, source, recv, null, null, null, null);
+      submit(s, kind, type, ReduceOp.SUM, recvCount, root, source, recv);
     } finally {
       leave();
     }
@@ -405,7 +406,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long block = Arguments.bytes(sendCount, 1, type, "sendCount", kind);
       Arguments.buffer(send, block, type, device, "send", kind);
       if (rank != root) {
-        submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, null, null, null, null, null);
+        submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, null);
         return;
       }
       long extent =
@@ -450,7 +451,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long block = Arguments.bytes(recvCount, 1, type, "recvCount", kind);
       Arguments.buffer(recv, block, type, device, "receive", kind);
       if (rank != root) {
-        submit(s, kind, type, ReduceOp.SUM, recvCount, root, null, recv, null, null, null, null);
+        submit(s, kind, type, ReduceOp.SUM, recvCount, root, null, recv);
         return;
       }
       long extent =
@@ -491,7 +492,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     OpKind kind = OpKind.BARRIER;
     EngineStream<W> s = enter(kind, DataType.INT8, stream);
     try {
-      submit(s, kind, DataType.INT8, ReduceOp.SUM, 0, 0, null, null, null, null, null, null);
+      submit(s, kind, DataType.INT8, ReduceOp.SUM, 0, 0, null, null);
     } finally {
       leave();
     }
@@ -547,18 +548,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       boolean sends = kind == OpKind.SEND;
       Arguments.buffer(buffer, bytes, type, device, sends ? "send" : "receive", kind);
       submit(
-          s,
-          kind,
-          type,
-          ReduceOp.SUM,
-          count,
-          peer,
-          sends ? buffer : null,
-          sends ? null : buffer,
-          null,
-          null,
-          null,
-          null);
+          s, kind, type, ReduceOp.SUM, count, peer, sends ? buffer : null, sends ? null : buffer);
     } finally {
       leave();
     }
@@ -660,16 +650,46 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long count,
       int root,
       @Nullable DeviceBuffer send,
+      @Nullable DeviceBuffer recv) {
+    start(take(stream, kind, type, op, count, root, send, recv), stream);
+  }
+
+  private void submit(
+      EngineStream<W> stream,
+      OpKind kind,
+      DataType type,
+      ReduceOp op,
+      long count,
+      int root,
+      @Nullable DeviceBuffer send,
       @Nullable DeviceBuffer recv,
       long @Nullable [] sendCounts,
       long @Nullable [] sendDisplacements,
       long @Nullable [] recvCounts,
       long @Nullable [] recvDisplacements) {
+    W work = take(stream, kind, type, op, count, root, send, recv);
+    work.sendCounts = copy(sendCounts, work.sendCounts);
+    work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
+    work.recvCounts = copy(recvCounts, work.recvCounts);
+    work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
+    start(work, stream);
+  }
+
+  /** Takes a work from the FIFO and fills it in. */
+  private W take(
+      EngineStream<W> stream,
+      OpKind kind,
+      DataType type,
+      ReduceOp op,
+      long count,
+      int root,
+      @Nullable DeviceBuffer send,
+      @Nullable DeviceBuffer recv) {
     requireOwn(send, "send", kind);
     requireOwn(recv, "receive", kind);
     requireOwn(op.deviceScalar(), "scalar", kind);
     requireSupported(kind, type, op);
-    GroupScope group = GroupScope.current();
+    GroupScope group = groups.current();
     if (group == null) {
       stream.awaitRoom();
     } else {
@@ -681,14 +701,13 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     work.root = root;
     work.send = send;
     work.recv = recv;
-    if (sendCounts != null) {
-      work.sendCounts = copy(sendCounts, work.sendCounts);
-      work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
-    }
-    if (recvCounts != null) {
-      work.recvCounts = copy(recvCounts, work.recvCounts);
-      work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
-    }
+    work.encode();
+    return work;
+  }
+
+  /** Hands a work to the open group or straight to its stream. */
+  private void start(W work, EngineStream<W> stream) {
+    GroupScope group = groups.current();
     if (group != null) {
       group.add(this, work);
       return;

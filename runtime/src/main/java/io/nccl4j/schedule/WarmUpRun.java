@@ -40,10 +40,16 @@ final class WarmUpRun {
   private static final int ROUNDS = 6;
 
   /**
-   * Calls in the last part: just enough to have code and data in the processor's caches after the
-   * compilers have been waited for.
+   * Calls of each way in a part that follows: it shows whether the compilers have something to do
+   * still, links compiled code to compiled code, and has both in the processor's caches.
    */
   private static final int LAST = 32;
+
+  /** Such parts at most. */
+  private static final int LAST_ROUNDS = 12;
+
+  /** What compilers may work in a part that was the last one. */
+  private static final long SETTLED_NANOS = 200_000;
 
   /** How long the compilers are waited for at most, after each part. */
   private static final long COMPILERS_NANOS = 1_000_000_000;
@@ -55,8 +61,12 @@ final class WarmUpRun {
   private final Device device;
   private final int rank;
   private final int nranks;
+  private final Communicator outside;
   private int sincePause;
   private int round;
+
+  /** Whether the calls are made as if from code that has never been compiled. */
+  private boolean fromOutside;
 
   WarmUpRun(Communicator communicator, WarmUp plan) {
     this.communicator = communicator;
@@ -64,6 +74,7 @@ final class WarmUpRun {
     this.device = communicator.device();
     this.rank = communicator.rank();
     this.nranks = communicator.nranks();
+    this.outside = Outside.of(Communicator.class, communicator);
   }
 
   /** Checks everything that can be refused, before any rank has begun. */
@@ -85,15 +96,24 @@ final class WarmUpRun {
     // The other ranks wait meanwhile, in an operation that has its deadline.
     long patience =
         Math.min(COMPILERS_NANOS, communicator.config().operationTimeout().toNanos() / 4);
-    for (round = 0; round < ROUNDS; round++) {
-      runAll(bytes);
-      if (round < ROUNDS - 1) {
-        // What a compiler has left to do would be done during the caller's first operations.
+    try (Stream stream = device.newStream();
+        DeviceBuffer unsettled = device.allocate(DataType.INT32, 1)) {
+      for (round = 0; round < ROUNDS; round++) {
+        runAll(bytes);
         Compilers.awaitIdle(patience);
-      }
-      try (Stream stream = device.newStream()) {
         communicator.barrier(stream);
         stream.synchronize();
+      }
+      // What a compiler has left to do would be done during the caller's first operations.
+      boolean again = true;
+      for (int i = 0; again && i < LAST_ROUNDS; i++) {
+        long before = Compilers.nanos();
+        runAll(bytes);
+        Compilers.awaitIdle(patience);
+        unsettled.copyFrom(new int[] {Compilers.nanos() - before > SETTLED_NANOS ? 1 : 0});
+        communicator.allReduce(unsettled, unsettled, 1, DataType.INT32, ReduceOp.MAX, stream);
+        stream.synchronize();
+        again = unsettled.toInts()[0] != 0;
       }
     }
   }
@@ -163,17 +183,25 @@ final class WarmUpRun {
     for (Operation operation : which) {
       if (operation == Operation.BARRIER) {
         try (Stream stream = device.newStream()) {
+          fromOutside = false;
           repeat(() -> communicator.barrier(stream), plan.iterations(0), stream);
+          fromOutside = true;
+          repeat(() -> outside.barrier(stream), plan.iterations(0), stream);
         }
         continue;
       }
       for (DataType type : plan.types()) {
         for (ReduceOp.Kind kind : operation.reduces() ? plan.reductions() : SUM_ONLY) {
           for (long size : plan.sizes()) {
-            // A new stream each time, as the caller's will be: compiled code that has never met a
-            // first use would be thrown away at the caller's.
+            // A new stream each time, and the buffers in either order, as the caller's will be:
+            // compiled code that has never met such a case would be thrown away at the caller's.
             try (Stream stream = device.newStream()) {
+              fromOutside = false;
               runOne(operation, type, reduceOp(kind), size, send, recv, stream);
+            }
+            try (Stream stream = device.newStream()) {
+              fromOutside = true;
+              runOne(operation, type, reduceOp(kind), size, recv, send, stream);
             }
           }
         }
@@ -216,14 +244,16 @@ final class WarmUpRun {
       int from = (rank + nranks - distance) % nranks;
       boolean sends = areConnected(rank, to);
       boolean receives = areConnected(rank, from);
+      Communicator c = fromOutside ? outside : communicator;
+      boolean direct = !fromOutside;
       repeat(
           () -> {
-            try (Group group = Group.start()) {
+            try (Group group = direct ? Group.start() : Outside.startGroup()) {
               if (sends) {
-                communicator.send(send, count, type, to, stream);
+                c.send(send, count, type, to, stream);
               }
               if (receives) {
-                communicator.recv(recv, count, type, from, stream);
+                c.recv(recv, count, type, from, stream);
               }
               group.launch();
             }
@@ -250,7 +280,7 @@ final class WarmUpRun {
       DeviceBuffer send,
       DeviceBuffer recv,
       Stream stream) {
-    Communicator c = communicator;
+    Communicator c = fromOutside ? outside : communicator;
     long[] counts = new long[nranks];
     long[] places = new long[nranks];
     for (int k = 0; k < nranks; k++) {
@@ -293,21 +323,22 @@ final class WarmUpRun {
     }
   }
 
-  /** How many of an operation's calls are this round's. */
+  /** How many of an operation's calls, of which each way makes half, are this round's. */
   private int times(int all) {
-    int last = Math.min(all, LAST);
-    int parts = ROUNDS - 1;
-    return round == parts
-        ? last
-        : (int) ((long) (all - last) * (round + 1) / parts - (long) (all - last) * round / parts);
+    int half = fromOutside ? all / 2 : all - all / 2;
+    if (round == ROUNDS) {
+      return half < LAST ? 0 : LAST;
+    }
+    return (int) ((long) half * (round + 1) / ROUNDS - (long) half * round / ROUNDS);
   }
 
   /** Half of the calls are waited for one by one, half in bursts: both ways are used later. */
   private void burst(Runnable call, int times, Stream stream) {
+    Stream waiting = fromOutside ? Outside.of(Stream.class, stream) : stream;
     for (int i = 0; i < times; i++) {
       call.run();
       if (i < times / 2 || i % BURST == 0 || i == times - 1) {
-        stream.synchronize();
+        waiting.synchronize();
       }
       if (++sincePause == OPERATIONS_TO_PAUSE) {
         sincePause = 0;

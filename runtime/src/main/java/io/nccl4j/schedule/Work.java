@@ -72,6 +72,8 @@ public abstract class Work {
    */
   public long seq;
 
+  private long code;
+
   /** What the ranks compare. */
   public int signature;
 
@@ -145,8 +147,13 @@ public abstract class Work {
     SLOT.setRelease(this, FREE);
   }
 
+  /** Takes down {@link #code()}, when all it is made of is set. */
+  public final void encode() {
+    code = Signature.code(kind, type.ordinal(), op.kind().ordinal(), root);
+  }
+
   /** Its place in the ledger and in messages: everything but the count. */
   public final long code() {
-    return Signature.code(kind, type.ordinal(), op.kind().ordinal(), root);
+    return code;
   }
 }

@@ -72,6 +72,7 @@ class LostCreditTest {
       place.type = DataType.BFLOAT16;
       place.op = ReduceOp.SUM;
       place.count = LARGE;
+      place.encode();
       place.seq = communicator.issuedCollectives() + 1;
       place.stream = (HostStream) stream;
       lost.add(place);
