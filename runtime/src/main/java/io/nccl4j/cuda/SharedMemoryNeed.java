@@ -88,7 +88,7 @@ final class SharedMemoryNeed {
             .with(Lever.P2P, 0)
             .with(Lever.SHM, 1)
             .with(Lever.CUMEM_HOST, 0);
-    return CudaMemory.predict(two).bytes(MemoryPlace.SHM);
+    return CudaMemory.predict(two, true).bytes(MemoryPlace.SHM);
   }
 
   private long set(String variable, long normal) {

@@ -132,8 +132,7 @@ class CudaVirtualMemoryTest {
       assertEquals(42, part.buffer(unit, 4).toInts()[0]);
       // As real drivers do.
       standIn.inject("cuMemMap", 1, StandIn.Fault.ERROR, 801);
-      refused(
-          () -> part.map(0, physical, 0, unit), "as a whole, not 2097152 of its 4194304 bytes");
+      refused(() -> part.map(0, physical, 0, unit), "as a whole, not 2097152 of its 4194304 bytes");
     }
   }
 

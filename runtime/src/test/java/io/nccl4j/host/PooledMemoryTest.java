@@ -25,7 +25,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 
-/** Pools lie in the heap: peers reach their buffers, and no peer that is late writes into others. */
+/**
+ * Pools lie in the heap: peers reach their buffers, and no peer that is late writes into others.
+ */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class PooledMemoryTest {
   private static final int COUNT = 1 << 20;
