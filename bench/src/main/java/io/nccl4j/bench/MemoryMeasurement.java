@@ -3,8 +3,10 @@ package io.nccl4j.bench;
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
+import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.MemoryPlace;
@@ -18,6 +20,7 @@ import io.nccl4j.Stream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.stream.IntStream;
 
 /**
  * What a communicator of threads took, beside what was predicted.
@@ -84,7 +87,12 @@ public record MemoryMeasurement(MemoryPrediction prediction, List<Step> steps) {
   /** Makes the communicator, measures, and closes it. */
   public static MemoryMeasurement of(MemoryPrediction prediction, int nranks) throws Exception {
     List<Step> steps = new ArrayList<>();
-    try (Communicators ranks = Communicator.initAll(prediction.query().backend(), nranks)) {
+    Backend backend = prediction.query().backend();
+    // Ranks share GPUs where there are fewer, as those of the benchmarks do.
+    int most = backend == Backend.CUDA ? Device.all(backend).size() : nranks;
+    List<Device> devices =
+        IntStream.range(0, nranks).mapToObj(rank -> Device.get(backend, rank % most)).toList();
+    try (Communicators ranks = Communicator.initAll(devices, CommunicatorConfig.defaults())) {
       steps.add(step("joining", When.JOIN, ranks));
       ranks.run(MemoryMeasurement::reduce);
       steps.add(step("the first allReduces", When.COLLECTIVE, ranks));

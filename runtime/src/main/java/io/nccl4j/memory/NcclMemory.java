@@ -83,6 +83,9 @@ public final class NcclMemory {
   // ---- channels
 
   private int standardChannels() {
+    if (nranks == 1) {
+      return 64;
+    }
     if (query.value(Lever.P2P) == 0) {
       return 2;
     }
@@ -103,14 +106,17 @@ public final class NcclMemory {
     int all = Math.max(p2pChannels, usesNvls() ? nvlsChannels() : 0);
     long entries = device(nranks * PEER_ENTRY);
     long perChannel = entries + 2 * device(nranks * (long) Long.BYTES);
-    boolean measured = isMeasured();
+    boolean measured = isMeasured() || isMeasuredAlone();
     device(
         MemoryPurpose.CHANNEL,
         When.JOIN,
         all * perChannel,
         measured ? Basis.MEASURED : Basis.DERIVED,
         measured
-            ? "2 H200, NCCL 2.30.7: 192 MiB suspendable after joining"
+            ? nranks
+                + " H200, NCCL 2.30.7: "
+                + (nranks == 1 ? 384 : 192)
+                + " MiB suspendable after joining"
             : source() + ": " + all + " channels, 3 tables of 2 MiB each");
     int tables = version < V2_23 ? 1 : 2;
     device(
@@ -205,6 +211,10 @@ public final class NcclMemory {
   }
 
   // ---- connections
+
+  private boolean isMeasuredAlone() {
+    return version == 23007 && arch == 90 && nranks == 1 && channels == 64;
+  }
 
   private boolean isMeasured() {
     return version == 23007
