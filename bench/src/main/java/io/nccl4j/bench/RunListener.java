@@ -4,6 +4,13 @@ import java.util.List;
 
 /** Hears of a run's progress, in this order, from one thread at a time. */
 public interface RunListener {
+  /**
+   * There will be so many lines; before the run is started.
+   *
+   * @param lines how often {@link #measured} will be called; 0 if without end
+   */
+  default void planned(long lines) {}
+
   /** The ranks are connected. */
   void started(RunInfo info);
 
@@ -17,6 +24,11 @@ public interface RunListener {
   static RunListener all(List<? extends RunListener> listeners) {
     List<RunListener> copy = List.copyOf(listeners);
     return new RunListener() {
+      @Override
+      public void planned(long lines) {
+        copy.forEach(listener -> listener.planned(lines));
+      }
+
       @Override
       public void started(RunInfo info) {
         copy.forEach(listener -> listener.started(info));

@@ -99,6 +99,7 @@ final class Worker {
     RunInfo info =
         new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
     if (listener != null) {
+      listener.planned(lines());
       listener.started(info);
     }
     List<SizeResult> results = new ArrayList<>();
@@ -154,6 +155,14 @@ final class Worker {
 
   private List<ReduceOp.Kind> ops() {
     return program.reduces() ? options.ops() : List.of(ReduceOp.Kind.SUM);
+  }
+
+  private long lines() {
+    return (long) options.types().size()
+        * ops().size()
+        * roots().length
+        * options.sweep().sizes().count()
+        * method.cycles();
   }
 
   private int[] roots() {

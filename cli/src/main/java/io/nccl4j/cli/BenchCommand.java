@@ -235,6 +235,11 @@ final class BenchCommand implements Callable<Integer> {
   private boolean fixed;
 
   @Option(
+      names = "--no-progress",
+      description = "No progress bar; there is one on a terminal, except with --procs.")
+  private boolean noProgress;
+
+  @Option(
       names = {"-J", "--output_file"},
       paramLabel = "FILE",
       description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
@@ -354,6 +359,7 @@ final class BenchCommand implements Callable<Integer> {
     }
     if (ranks.isChild()) {
       ParentWatch.start();
+      noProgress = true;
     }
     Placement placement = ranks.placement();
     Launch launch = ranks.launch();
@@ -481,7 +487,14 @@ final class BenchCommand implements Callable<Integer> {
       Backend used = Device.get(options.backend(), 0).backend();
       options.setup().withoutEffect(used).forEach(text -> context.err().println("nccl4j: " + text));
     }
-    RunResult result = new Bench(configured, options, placement, all, clock).run();
+    boolean shows = !noProgress && placement.reports() && context.hasTerminal();
+    try (ProgressLine bar = new ProgressLine(all, program.command(), context.err())) {
+      RunResult result = new Bench(configured, options, placement, shows ? bar : all, clock).run();
+      return exitCode(result);
+    }
+  }
+
+  private static int exitCode(RunResult result) {
     return (result.correct() && result.fastEnough() ? ExitCode.OK : ExitCode.WRONG_DATA).number();
   }
 }

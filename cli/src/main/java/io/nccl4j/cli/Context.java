@@ -10,4 +10,12 @@ import java.util.Map;
  * @param out gets results
  * @param err gets everything else
  */
-record Context(Map<String, String> environment, PrintStream out, PrintStream err) {}
+record Context(Map<String, String> environment, PrintStream out, PrintStream err) {
+  /** Set by the launcher if the standard error is a terminal, which Java cannot find out. */
+  private static final String TERMINAL = "NCCL4J_TERMINAL";
+
+  /** Whether {@link #err} is a terminal. */
+  boolean hasTerminal() {
+    return environment.containsKey(TERMINAL);
+  }
+}

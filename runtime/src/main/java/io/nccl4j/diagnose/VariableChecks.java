@@ -17,6 +17,7 @@ final class VariableChecks {
   private static final List<String> OWN =
       List.of(
           "NCCL4J_CUDA_LIBRARY",
+          "NCCL4J_DEVICE_MEMORY_BUDGET",
           "NCCL4J_JAVA_HOME",
           "NCCL4J_JAVA_OPTS",
           "NCCL4J_LAUNCHER",
@@ -27,6 +28,7 @@ final class VariableChecks {
           "NCCL4J_PROCS_CHILD",
           "NCCL4J_RANK",
           "NCCL4J_RENDEZVOUS_DIR",
+          "NCCL4J_TERMINAL",
           "NCCL4J_UNIQUE_ID",
           "NCCL4J_UNIQUE_ID_FILE");
 

@@ -3,6 +3,7 @@ package io.nccl4j.bench.report;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.commons.statistics.descriptive.Quantile;
+import org.apache.commons.statistics.ranking.NaturalRanking;
 
 /**
  * Independent samples of the time of one operation, in µs.
@@ -61,18 +62,19 @@ final class Samples {
 
   /** Medians of blocks, by the correlation of each round's time with the next one's. */
   static double[] blocks(double[] times) {
-    double[] logs = Arrays.stream(times).map(Math::log).toArray();
-    double mean = Arrays.stream(logs).average().orElseThrow();
+    // Of the ranks, since a few times that are far off hide how alike the others are.
+    double[] ranks = new NaturalRanking().apply(times);
+    double mean = (ranks.length + 1) / 2.0;
     double products = 0;
     double squares = 0;
-    for (int i = 0; i < logs.length; i++) {
-      squares += (logs[i] - mean) * (logs[i] - mean);
-      products += i == 0 ? 0 : (logs[i] - mean) * (logs[i - 1] - mean);
+    for (int i = 0; i < ranks.length; i++) {
+      squares += (ranks[i] - mean) * (ranks[i] - mean);
+      products += i == 0 ? 0 : (ranks[i] - mean) * (ranks[i - 1] - mean);
     }
     double alike = squares == 0 ? 0 : Math.min(products / squares, MOST_ALIKE);
-    // Below that it is chance, at the usual two standard errors.
-    boolean independent = alike < 2 / Math.sqrt(logs.length);
-    int length = independent ? 1 : (int) Math.ceil((1 + alike) / (1 - alike));
+    // Below that it is chance.
+    boolean independent = alike < 1 / Math.sqrt(ranks.length);
+    int length = independent ? 1 : (int) Math.ceil((1 + alike) / (1 - alike)) + 1;
     length = Math.min(length, Math.max(1, times.length / LEAST_BLOCKS));
     double[] medians = new double[times.length / length];
     for (int i = 0; i < medians.length; i++) {
