@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.Communicator;
 import io.nccl4j.Graph;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
@@ -70,7 +71,10 @@ final class CudaCapture implements CudaCommunicator.Holder {
     nodes.requireOrigin(stream);
     MemorySegment graph = endNative();
     leaveAll();
-    if (givenUp) {
+    // What an abort has not given up yet, a thread of its own is about to.
+    if (givenUp || communicators.stream().anyMatch(CudaCapture::isLost)) {
+      destroy(graph);
+      release();
       throw new InvalidUsageException(
           "endCapture: a communicator in the capture has failed or was closed",
           "capture with communicators that stay open");
@@ -129,6 +133,10 @@ final class CudaCapture implements CudaCommunicator.Holder {
       }
       return out.get(ValueLayout.ADDRESS, 0);
     }
+  }
+
+  private static boolean isLost(CudaCommunicator communicator) {
+    return communicator.state() != Communicator.State.READY;
   }
 
   private static void destroy(MemorySegment graph) {
