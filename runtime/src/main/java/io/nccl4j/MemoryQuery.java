@@ -90,6 +90,9 @@ public final class MemoryQuery {
     }
   }
 
+  /** NCCL's channels where ranks share a GPU, or there is only one rank. */
+  public static final int ONE_GPU_CHANNELS = 64;
+
   private final Backend backend;
   private final Map<Lever, Long> values;
 
@@ -134,6 +137,11 @@ public final class MemoryQuery {
     query = query.with(Lever.MAX_CTAS, config.nccl().value(NcclOptions.Option.MAX_CTAS));
     query = query.with(Lever.NVLS_CHANNELS, config.nccl().value(NcclOptions.Option.NVLS_CTAS));
     return query.with(Lever.MAX_P2P_PEERS, config.nccl().value(NcclOptions.Option.MAX_P2P_PEERS));
+  }
+
+  /** This query for ranks that all share one GPU: NCCL takes most channels then, and no NVLS. */
+  public MemoryQuery onOneGpu() {
+    return with(Lever.CHANNELS, ONE_GPU_CHANNELS).with(Lever.NVLS, 0);
   }
 
   private MemoryQuery with(Lever lever, OptionalInt value) {

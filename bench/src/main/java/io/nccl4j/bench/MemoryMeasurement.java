@@ -64,6 +64,7 @@ public record MemoryMeasurement(MemoryPrediction prediction, List<Step> steps) {
       if (!info.devices().isEmpty()) {
         String capability = info.devices().getFirst().computeCapability();
         query = query.with(Lever.ARCH, Long.parseLong(capability.replace(".", "")));
+        query = nranks > 1 && info.devices().size() == 1 ? query.onOneGpu() : query;
       }
     }
     return query;

@@ -85,8 +85,9 @@ final class CudaBudget {
     // A process that sees one GPU is one of many on its machine, as a rule.
     int node = Math.min(nranks, seen > 1 ? seen : USUAL_NODE);
     boolean shared = devices.stream().distinct().count() < devices.size();
+    MemoryQuery start = MemoryQuery.of(device.backend());
     MemoryQuery known =
-        MemoryQuery.of(device.backend())
+        (shared && devices.stream().distinct().count() == 1 ? start.onOneGpu() : start)
             .with(Lever.NRANKS, nranks)
             .with(Lever.RANKS_PER_NODE, Math.max(devices.size(), node))
             .with(Lever.RANKS_PER_PROCESS, devices.size())

@@ -84,7 +84,7 @@ public final class NcclMemory {
 
   private int standardChannels() {
     if (nranks == 1) {
-      return 64;
+      return MemoryQuery.ONE_GPU_CHANNELS;
     }
     if (query.value(Lever.P2P) == 0) {
       return 2;
@@ -213,7 +213,10 @@ public final class NcclMemory {
   // ---- connections
 
   private boolean isMeasuredAlone() {
-    return version == 23007 && arch == 90 && nranks == 1 && channels == 64;
+    return version == 23007
+        && arch == 90
+        && nranks == 1
+        && channels == MemoryQuery.ONE_GPU_CHANNELS;
   }
 
   private boolean isMeasured() {

@@ -101,6 +101,18 @@ class NcclMemoryTest {
     assertEquals(mib * MIB, largest);
   }
 
+  /** 1 H200: 384 MiB suspendable with one rank; with two 384 after joining, 1152 MiB later. */
+  @Test
+  void measuredBytesOnOneGpu() {
+    MemoryQuery alone = query(1, 23007).with(Lever.ARCH, 90);
+    assertEquals(384 * MIB, only(alone, MemoryPurpose.CHANNEL, When.JOIN).bytes());
+    MemoryQuery shared = query(2, 23007).with(Lever.ARCH, 90).onOneGpu();
+    Line joined = only(shared, MemoryPurpose.CHANNEL, When.JOIN);
+    assertEquals(384 * MIB, joined.bytes());
+    Line first = only(shared, MemoryPurpose.RING, When.COLLECTIVE);
+    assertEquals(1152 * MIB, joined.bytes() + first.bytes());
+  }
+
   /** 2 H200: 192 MiB suspendable after joining, 480 MiB after the first allReduce. */
   @Test
   void measuredBytesOfTwoGpus() {
