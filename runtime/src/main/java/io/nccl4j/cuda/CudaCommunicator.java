@@ -525,8 +525,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       return;
     }
     failedNanos = System.nanoTime();
-    abortNative();
+    // First the reason: NCCL lets ranks that wait for this one go, and says only that it was
+    // aborted.
     team.failed(this, cause);
+    abortNative();
   }
 
   /** Kernels and calls that wait for peers end; NCCL frees what it holds. */

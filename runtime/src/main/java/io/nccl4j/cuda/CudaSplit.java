@@ -35,7 +35,9 @@ final class CudaSplit {
           () -> late(what, config));
     } catch (NcclException e) {
       parent.fail(e);
-      throw e;
+      NcclException first = parent.failureCause();
+      // Another rank's deadline made NCCL end this call: that is the reason, not what NCCL says.
+      throw first != null && first.getCause() instanceof DeadlineException ? first : e;
     }
     // The call says success also when it goes on in the background.
     parent.callGoesOn(what);
