@@ -525,7 +525,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       return;
     }
     failedNanos = System.nanoTime();
-    // First the reason: NCCL lets ranks that wait for this one go, and says only that it was
+    // First the reason: NCCL lets waiting ranks go, and says only that it was aborted.
     // aborted.
     team.failed(this, cause);
     abortNative();
