@@ -526,7 +526,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     }
     failedNanos = System.nanoTime();
     // First the reason: NCCL lets waiting ranks go, and says only that it was aborted.
-    // aborted.
     team.failed(this, cause);
     abortNative();
   }
