@@ -90,7 +90,13 @@ public final class HostBackend implements BackendRuntime {
       LocalPart part =
           LocalPart.join(
               control, () -> new LocalPart(control, new int[nranks], group, handle, block));
-      ranks.add(HostCommunicator.create(r, (HostDevice) requested.get(r), part, config, name));
+      try {
+        ranks.add(create(r, (HostDevice) requested.get(r), part, config, name));
+      } catch (RuntimeException | Error e) {
+        IntStream.range(r + 1, nranks).forEach(part::lost);
+        ranks.forEach(HostCommunicator::close);
+        throw e;
+      }
     }
     for (HostCommunicator rank : ranks) {
       rank.awaitAll(System.nanoTime());
@@ -198,13 +204,25 @@ public final class HostBackend implements BackendRuntime {
       CommunicatorConfig config,
       String name,
       long start) {
-    HostCommunicator communicator = HostCommunicator.create(rank, device, part, config, name);
+    HostCommunicator communicator = create(rank, device, part, config, name);
     try {
       communicator.awaitAll(deadline(start, config.initTimeout()));
       return communicator;
     } catch (NcclException e) {
       communicator.health().fail(e);
       communicator.close();
+      throw e;
+    }
+  }
+
+  /** Creates a rank in a part it has joined, which it leaves again if that fails. */
+  private static HostCommunicator create(
+      int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name) {
+    try {
+      return HostCommunicator.create(rank, device, part, config, name);
+    } catch (RuntimeException | Error e) {
+      part.lost(rank);
+      part.leave();
       throw e;
     }
   }

@@ -260,14 +260,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     return issued;
   }
 
-  int lastSignature() {
-    return signature;
-  }
-
-  long laneCount(boolean sends, int peer) {
-    return (sends ? sendSeq : recvSeq)[peer];
-  }
-
   @Override
   protected HostWork newCapturedWork() {
     HostWork work = new HostWork(true);

@@ -100,6 +100,13 @@ final class LocalPart {
     }
   }
 
+  /** Tells the others that a local rank which has joined, or was to, could not be made. */
+  void lost(int rank) {
+    control.setRelease(
+        control.state(rank), RankState.of(RankState.ERROR, rank, 0) | RankState.LEFT);
+    control.advanceEpoch();
+  }
+
   /** One rank less; the last one frees the control block once every rank has left. */
   void leave() {
     synchronized (PARTS) {

@@ -1,6 +1,8 @@
 package io.nccl4j.host;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,16 +12,23 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryBudgetException;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bootstrap.ChildJvm;
+import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -100,6 +109,36 @@ class HostMemoryTest {
           });
     }
     requireAllIsBooked();
+  }
+
+  /** The other rank learns it at once, and the control block goes with that one. */
+  @Test
+  @Timeout(30)
+  void aRankThatCannotBeMadeLeavesNothing() throws Exception {
+    HostDevice device = (HostDevice) Device.get(Backend.HOST, ORDINAL);
+    long handle = HostBackend.newControlBlock(device, 2);
+    HostHeap.Block block = HostProcess.self().published(handle);
+    ControlBlock control = new ControlBlock(block.segment(), block.offset(), 2);
+    UUID[] processes = {HostProcess.self().id()};
+    MemorySegment[] heaps = {block.segment()};
+    ProcessGroup group = new ProcessGroup(control, processes, new long[1], heaps, 0, "pair");
+    Supplier<LocalPart> part = () -> new LocalPart(control, new int[2], group, handle, block);
+    LocalPart good = LocalPart.join(control, part);
+    LocalPart bad = LocalPart.join(control, part);
+    CompletableFuture<HostCommunicator> other =
+        CompletableFuture.supplyAsync(
+            () -> HostBackend.attach(0, device, good, HostRanks.patient().build(), "pair"));
+    // No configuration: any failure of a constructor.
+    assertThrows(
+        NullPointerException.class, () -> HostBackend.attach(1, device, bad, null, "pair"));
+    try (HostCommunicator left = other.get();
+        Stream stream = device.newStream()) {
+      InvalidUsageException e =
+          assertThrows(InvalidUsageException.class, () -> left.barrier(stream));
+      assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());
+    }
+    assertEquals(0, device.memory().bytes(MemoryPurpose.CONTROL), device.memory()::toString);
+    assertNull(HostProcess.self().published(handle));
   }
 
   /** Ranks of several processes have a staging area each. */
