@@ -148,6 +148,34 @@ final class CollectiveEngine extends Padded {
     return stepDirect(w);
   }
 
+  /**
+   * Shows a low-latency work's data to its peers before it is stepped.
+   *
+   * @param first whether it must be its turn; otherwise the one before was shown
+   * @return false if that must wait
+   */
+  boolean postEarly(HostWork w, boolean first) {
+    if (first && (w.stage != HostWork.QUEUED || completed() + 1 != w.seq)
+        || w.seq > safeUntil && !refreshSafeUntil(w)) {
+      return false;
+    }
+    w.lowLatency = true;
+    post(w);
+    w.stage = HostWork.POSTED;
+    return true;
+  }
+
+  /** Whether the peers have shown what a small collective needs, as far as one look tells. */
+  boolean isShown(HostWork w) {
+    long expected = word(w);
+    for (int k = 0; k < nranks; k++) {
+      if (k != rank && control.getAcquire(slot(k, w.seq)) != expected) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   private int stepDirect(HostWork w) {
     while (true) {
       switch (w.stage) {
@@ -197,7 +225,7 @@ final class CollectiveEngine extends Padded {
   }
 
   /** The same on every rank: it looks only at what the signature covers. */
-  private boolean isLowLatency(HostWork w) {
+  boolean isLowLatency(HostWork w) {
     long elements =
         switch (w.kind) {
           case ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, GATHER -> w.count;
@@ -366,7 +394,7 @@ final class CollectiveEngine extends Padded {
   /** Finds contradictions in one-way operations, where nobody looked at this rank's slot. */
   private void checkSignature(HostWork w, int k, long doneWord) {
     int seq = (int) doneWord;
-    int behind = (int) (w.seq - 1) - seq;
+    int behind = (int) completed() - seq;
     if (seq != 0
         && behind >= 0
         && behind < SIGNATURES * DONE_INTERVAL

@@ -1,8 +1,11 @@
 package io.nccl4j.host;
 
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.MemoryAccess;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The memory layout through which the ranks of a communicator talk, and nothing else. All ranks of
@@ -39,6 +42,13 @@ final class ControlBlock {
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
+  /**
+   * All memory: where native calls are allowed, no arena closes control blocks, and a constant
+   * segment leaves nothing to check at each access.
+   */
+  private static final @Nullable MemorySegment MEMORY =
+      Libc.isAvailable() ? MemoryAccess.everything() : null;
+
   private static final long HEADER_BYTES = 4096;
   private static final long EPOCH = 2 * LINE;
   private static final long UUID_HIGH = 24;
@@ -60,12 +70,17 @@ final class ControlBlock {
   private static final long PAIR_BYTES = ACK + LINE;
 
   private final MemorySegment memory;
+
+  /** What to add to an offset for {@link #MEMORY}. */
+  private final long address;
+
   private final long base;
   private final int nranks;
 
   /** A view of a block that lies {@code base} bytes into {@code memory}. */
   ControlBlock(MemorySegment memory, long base, int nranks) {
     this.memory = memory;
+    this.address = memory.address();
     this.base = base;
     this.nranks = nranks;
   }
@@ -110,27 +125,45 @@ final class ControlBlock {
   }
 
   long getAcquire(long offset) {
-    return (long) LONG.getAcquire(memory, offset);
+    return MEMORY == null
+        ? (long) LONG.getAcquire(memory, offset)
+        : (long) LONG.getAcquire(MEMORY, address + offset);
   }
 
   void setRelease(long offset, long value) {
-    LONG.setRelease(memory, offset, value);
+    if (MEMORY == null) {
+      LONG.setRelease(memory, offset, value);
+    } else {
+      LONG.setRelease(MEMORY, address + offset, value);
+    }
   }
 
   long getPlain(long offset) {
-    return memory.get(ValueLayout.JAVA_LONG, offset);
+    return MEMORY == null
+        ? memory.get(ValueLayout.JAVA_LONG, offset)
+        : MEMORY.get(ValueLayout.JAVA_LONG, address + offset);
   }
 
   void setPlain(long offset, long value) {
-    memory.set(ValueLayout.JAVA_LONG, offset, value);
+    if (MEMORY == null) {
+      memory.set(ValueLayout.JAVA_LONG, offset, value);
+    } else {
+      MEMORY.set(ValueLayout.JAVA_LONG, address + offset, value);
+    }
   }
 
   long getOpaque(long offset) {
-    return (long) LONG.getOpaque(memory, offset);
+    return MEMORY == null
+        ? (long) LONG.getOpaque(memory, offset)
+        : (long) LONG.getOpaque(MEMORY, address + offset);
   }
 
   void setOpaque(long offset, long value) {
-    LONG.setOpaque(memory, offset, value);
+    if (MEMORY == null) {
+      LONG.setOpaque(memory, offset, value);
+    } else {
+      LONG.setOpaque(MEMORY, address + offset, value);
+    }
   }
 
   boolean compareAndSet(long offset, long expected, long value) {

@@ -20,7 +20,7 @@ final class HostExecutableGraph implements ExecutableGraph {
   private GraphNode[] nodes;
   private GraphNumbers[] numbers;
   private final boolean[] done;
-  private final boolean chain;
+  private @Nullable Lookahead lookahead;
   private int first;
   private long launched;
   private volatile long finished;
@@ -33,7 +33,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
     numbers = numbersOf(nodes);
     done = new boolean[nodes.length];
-    chain = isChain(nodes);
+    lookahead = isChain(nodes) ? new Lookahead(nodes) : null;
   }
 
   static HostExecutableGraph of(HostDevice device, List<GraphNode> captured) {
@@ -145,23 +145,8 @@ final class HostExecutableGraph implements ExecutableGraph {
       }
       begin(task);
     }
-    int result = Step.BLOCKED;
-    for (int i = first; i < nodes.length; i++) {
-      if (!done[i] && isReady(i)) {
-        int one = step(stream, nodes[i], chain ? patience : 0);
-        if (one == Step.DONE) {
-          done[i] = true;
-          result = Step.MOVED;
-        } else if (result != Step.MOVED && one != Step.BLOCKED) {
-          result = one;
-        }
-      }
-      if (done[i] && i == first) {
-        first++;
-      } else if (chain) {
-        break;
-      }
-    }
+    Lookahead ahead = lookahead;
+    int result = ahead == null ? stepBranches(stream) : stepChain(stream, ahead, patience);
     if (first < nodes.length) {
       return result;
     }
@@ -172,10 +157,45 @@ final class HostExecutableGraph implements ExecutableGraph {
     return Step.DONE;
   }
 
+  private int stepBranches(HostStream stream) {
+    int result = Step.BLOCKED;
+    for (int i = first; i < nodes.length; i++) {
+      if (!done[i] && isReady(i)) {
+        int one = step(stream, nodes[i], 0);
+        if (one == Step.DONE) {
+          done[i] = true;
+          result = Step.MOVED;
+        } else if (result != Step.MOVED && one != Step.BLOCKED) {
+          result = one;
+        }
+      }
+      if (done[i] && i == first) {
+        first++;
+      }
+    }
+    return result;
+  }
+
+  private int stepChain(HostStream stream, Lookahead ahead, int patience) {
+    int before = first;
+    while (first < nodes.length) {
+      ahead.advance(stream, first);
+      int one = step(stream, nodes[first], patience);
+      if (one != Step.DONE) {
+        return first == before ? one : Step.MOVED;
+      }
+      done[first++] = true;
+    }
+    return Step.DONE;
+  }
+
   private void begin(StreamTask task) {
     task.begun = true;
     first = 0;
     java.util.Arrays.fill(done, false);
+    if (lookahead != null) {
+      lookahead.begin();
+    }
     int at = 0;
     for (GraphNumbers part : numbers) {
       at = part.assume(task.bases, at);
@@ -264,6 +284,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     awaitIdle();
     nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
     numbers = numbersOf(nodes);
+    lookahead = lookahead == null ? null : new Lookahead(nodes);
   }
 
   private void awaitIdle() {

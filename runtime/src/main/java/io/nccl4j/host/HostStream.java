@@ -621,6 +621,27 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     return Step.DONE;
   }
 
+  /**
+   * Shows a small collective's data to its peers before it is stepped.
+   *
+   * @param first whether nothing before it was shown: then it must be its turn
+   * @return false if that must wait, or went wrong; the work's own step finds out
+   */
+  boolean post(HostWork work, boolean first) {
+    try {
+      return error == null
+          && work.communicator.isHealthy()
+          && work.communicator.collectives().postEarly(work, first);
+    } catch (NcclException | IllegalStateException e) {
+      return false;
+    }
+  }
+
+  /** Whether the peers have shown what a small collective needs. */
+  static boolean isShown(HostWork work) {
+    return work.communicator.collectives().isShown(work);
+  }
+
   private void drop(HostWork work) {
     HostCommunicator communicator = work.communicator;
     NcclException earlier = error;

@@ -76,8 +76,10 @@ class HostMemoryTest {
   void communicatorsOfThreads() {
     int nranks = 3;
     MemoryReport first;
+    String name;
     try (HostRanks ranks = new HostRanks(nranks, 64)) {
       first = ranks.get(0).memory();
+      name = ranks.get(0).name();
       assertEquals(ControlBlock.bytes(nranks), first.bytes(MemoryPurpose.CONTROL));
       assertEquals(ControlBlock.bytes(nranks), first.bytes(MemoryPlace.SHARED));
       for (int rank = 0; rank < nranks; rank++) {
@@ -92,8 +94,13 @@ class HostMemoryTest {
       requireAllIsBooked();
     }
     MemoryReport after = HostProcess.self().book().report("all", Device.get(Backend.HOST, 0));
-    assertEquals(0, after.bytes(MemoryPurpose.CONTROL), after::toString);
-    assertEquals(0, after.bytes(MemoryPurpose.FIFO), after::toString);
+    // Others may be there: a communicator whose peer was killed keeps its memory for a while.
+    long left =
+        after.lines().stream()
+            .filter(line -> line.owner().startsWith("communicator " + name + " "))
+            .mapToLong(line -> line.bytes())
+            .sum();
+    assertEquals(0, left, after::toString);
   }
 
   @Test
