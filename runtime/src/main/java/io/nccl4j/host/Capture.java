@@ -29,7 +29,7 @@ final class Capture {
       works.add(work);
       work = next;
     }
-    nodes.add(stream, new GraphNode(List.copyOf(works), frontier(stream)));
+    nodes.add(stream, new GraphNode(works.toArray(HostWork[]::new), frontier(stream)));
   }
 
   void addTask(HostStream stream, StreamTask task) {

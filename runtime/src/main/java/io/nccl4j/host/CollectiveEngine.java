@@ -104,6 +104,9 @@ final class CollectiveEngine extends Padded {
     scalars = new long[nranks + LONGS];
     foldIn = new MemorySegment[nranks + REFERENCES];
     foldInOffset = new long[nranks + LONGS];
+    for (int k = 0; k < nranks; k++) {
+      foldIn[k] = control.memory();
+    }
     mover = new ShareMover(this, control, rank, nranks);
   }
 
@@ -118,6 +121,10 @@ final class CollectiveEngine extends Padded {
    * @param patience how often to look before it is said to be waiting
    */
   int step(HostWork w, int patience) {
+    if (w.stage == HostWork.SHOWN) {
+      finishLowLatency(w);
+      return complete(w);
+    }
     this.patience = patience;
     if (w.stage == HostWork.QUEUED) {
       if (completed() + 1 != w.seq) {
@@ -165,14 +172,15 @@ final class CollectiveEngine extends Padded {
     return true;
   }
 
-  /** Whether the peers have shown what a small collective needs, as far as one look tells. */
-  boolean isShown(HostWork w) {
+  /** Looks once whether all peers have posted a low-latency work that was posted itself. */
+  boolean look(HostWork w) {
     long expected = word(w);
     for (int k = 0; k < nranks; k++) {
       if (k != rank && control.getAcquire(slot(k, w.seq)) != expected) {
         return false;
       }
     }
+    w.stage = HostWork.SHOWN;
     return true;
   }
 
@@ -456,24 +464,25 @@ final class CollectiveEngine extends Padded {
   }
 
   private void foldSlots(HostWork w, long from, long elements) {
-    boolean scaled = payloadOffset(w) != 0;
+    long offset = payloadOffset(w);
+    boolean scaled = offset != 0;
     if (nranks == 1 && !scaled) {
       copySlot(w, rank, from, 0);
       return;
     }
     for (int k = 0; k < nranks; k++) {
       long slot = slot(k, w.seq) + Long.BYTES;
-      foldIn[k] = control.memory();
-      foldInOffset[k] = slot + payloadOffset(w) + from;
+      foldInOffset[k] = slot + offset + from;
       if (scaled) {
         scalars[k] = k == rank ? scalarBits(w) : control.getPlain(slot);
       }
     }
+    // The others' inputs always lie in the control block.
     HostBuffer send = w.sendBuffer();
-    foldIn[rank] = send.segment();
+    set(foldIn, rank, send.segment());
     foldInOffset[rank] = send.offset() + from;
     HostBuffer recv = w.recvBuffer();
-    foldOut[0] = recv.segment();
+    set(foldOut, 0, recv.segment());
     foldOutOffset[0] = recv.offset();
     kernel(w)
         .fold(
@@ -486,6 +495,14 @@ final class CollectiveEngine extends Padded {
             elements,
             scaled ? scalars : null,
             scratch);
+  }
+
+  /** Writes a reference only where it differs, because of the garbage collector's barrier. */
+  @SuppressWarnings("MemorySegmentReferenceEquality")
+  private static void set(MemorySegment[] segments, int k, MemorySegment segment) {
+    if (segments[k] != segment) {
+      segments[k] = segment;
+    }
   }
 
   static FoldKernel kernel(HostWork w) {

@@ -19,8 +19,8 @@ import org.jspecify.annotations.Nullable;
  * rank r     state, processor                                               owner
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
- *            outbox  16 slots of 512 B: word0 = [signature:32 | seq:32]     owner
- *            ledger  1024 entries of 32 B                                   owner
+ *            outbox  32 slots of 512 B: word0 = [signature:32 | seq:32]     owner
+ *            ledger  number of the last collective, calls; see Ledger       owner
  * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
  *            chunks filled                                                  i
  *            offset and count of i's block for j in a v-form                i
@@ -29,16 +29,14 @@ import org.jspecify.annotations.Nullable;
  */
 final class ControlBlock {
   /** Changes whenever the layout does: processes with another one refuse each other. */
-  static final long LAYOUT = 0x6e63636c346a_0002L;
+  static final long LAYOUT = 0x6e63636c346a_0003L;
 
   static final int MAX_RANKS = 256;
   static final int LINE = 128;
   static final int SLOT_BYTES = 512;
   static final int PAYLOAD = SLOT_BYTES - Long.BYTES;
-  static final int OUTBOX_SLOTS = 16;
+  static final int OUTBOX_SLOTS = 32;
   static final int LANE_SLOTS = 8;
-  static final int LEDGER_ENTRIES = 1024;
-  static final int LEDGER_BYTES = 32;
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
@@ -62,7 +60,7 @@ final class ControlBlock {
   private static final long STAGING = 3 * LINE;
   private static final long OUTBOX = 4 * LINE;
   private static final long LEDGER = OUTBOX + (long) OUTBOX_SLOTS * SLOT_BYTES;
-  private static final long RANK_BYTES = LEDGER + (long) LEDGER_ENTRIES * LEDGER_BYTES;
+  private static final long RANK_BYTES = LEDGER + Ledger.BYTES;
   private static final long LANE = 0;
   private static final long FILLED = (long) LANE_SLOTS * SLOT_BYTES;
   private static final long BLOCK = FILLED + LINE;
@@ -164,6 +162,11 @@ final class ControlBlock {
     } else {
       LONG.setOpaque(MEMORY, address + offset, value);
     }
+  }
+
+  /** Copies longs of an array, which a release store makes visible. */
+  void setPlain(long offset, long[] from, int start, int length) {
+    MemorySegment.copy(from, start, memory, ValueLayout.JAVA_LONG, offset, length);
   }
 
   boolean compareAndSet(long offset, long expected, long value) {

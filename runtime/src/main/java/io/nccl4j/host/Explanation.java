@@ -68,9 +68,9 @@ final class Explanation {
   }
 
   private boolean disagree(int a, int b, long seq) {
-    long one = ledger.findCollective(a, seq);
-    long other = ledger.findCollective(b, seq);
-    return one >= 0 && other >= 0 && !ledger.agree(one, other);
+    Ledger.Call one = ledger.findCollective(a, seq);
+    Ledger.Call other = ledger.findCollective(b, seq);
+    return one != null && other != null && !one.agrees(other);
   }
 
   MismatchException collectives(int peer, long seq) {
@@ -87,18 +87,18 @@ final class Explanation {
   }
 
   private String difference(int a, int b, long seq) {
-    long one = ledger.findCollective(a, seq);
+    Ledger.Call one = ledger.findCollective(a, seq);
     return between(a, b)
         + " at collective #"
-        + (one < 0 ? seq : ledger.seq(one))
+        + (one == null ? seq : one.seq())
         + ": rank "
         + a
         + " called "
-        + ledger.describe(one)
+        + Ledger.describe(one)
         + ", rank "
         + b
         + " called "
-        + ledger.describe(ledger.findCollective(b, seq));
+        + Ledger.describe(ledger.findCollective(b, seq));
   }
 
   /** This rank's receive does not fit the peer's send. */
@@ -117,11 +117,11 @@ final class Explanation {
         + ": rank "
         + receiver
         + " called "
-        + ledger.describe(ledger.findPointToPoint(receiver, OpKind.RECV, sender, seq))
+        + Ledger.describe(ledger.findMessage(receiver, OpKind.RECV, sender, seq))
         + ", rank "
         + sender
         + " called "
-        + ledger.describe(ledger.findPointToPoint(sender, OpKind.SEND, receiver, seq));
+        + Ledger.describe(ledger.findMessage(sender, OpKind.SEND, receiver, seq));
   }
 
   /** In v-forms only a pair knows that its counts differ. */
@@ -221,7 +221,7 @@ final class Explanation {
         text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");
         text.append(
             last < seq ? "its last collective is " + Ledger.ordinal(last) : "which has called it");
-        text.append(last == 0 ? "" : ": " + ledger.describe(ledger.findCollective(k, last)))
+        text.append(last == 0 ? "" : ": " + Ledger.describe(ledger.findCollective(k, last)))
             .append(')');
       }
     }

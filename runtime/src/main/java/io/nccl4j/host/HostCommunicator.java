@@ -227,33 +227,59 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   @Override
   protected void assign(HostWork work) {
     work.reset();
-    work.seq = nextNumber(work);
-    work.signature = nextSignature(work);
+    if (work.isCollective()) {
+      work.seq = issued + 1;
+      ISSUED.setOpaque(this, work.seq);
+      ledger.collective(work, work.seq);
+      signature = Signature.chain(signature, sign(work));
+      work.signature = signature;
+    } else {
+      work.seq = nextInLane(work);
+      work.signature = sign(work);
+    }
   }
 
-  /** Numbers a work, by the submitting thread, and notes it in the ledger. It is not touched. */
-  long nextNumber(HostWork work) {
-    long seq;
-    if (work.isCollective()) {
-      seq = issued + 1;
-      ISSUED.setOpaque(this, seq);
-    } else {
-      long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
-      seq = lane[work.root] + 1;
-      LANE.setOpaque(lane, work.root, seq);
-    }
-    ledger.issue(work, seq);
+  /** Numbers a send or receive, by the submitting thread, and notes it. It is not touched. */
+  long nextInLane(HostWork work) {
+    long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
+    long seq = lane[work.root] + 1;
+    LANE.setOpaque(lane, work.root, seq);
+    ledger.message(work, seq);
     return seq;
   }
 
-  /** The signature of the work that was numbered last. */
-  int nextSignature(HostWork work) {
-    if (!work.isCollective()) {
-      // Both sides of a lane must come to the same: only what both know.
-      return Signature.chain(0, Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
-    }
-    signature = Signature.chain(signature, work.code(), signedCount(work));
-    return signature;
+  /** What a work adds to the signature, or its own one if it is a send or receive. */
+  int sign(HostWork work) {
+    return work.isCollective()
+        ? Signature.of(work.code(), signedCount(work))
+        // Both sides of a lane must come to the same: only what both know.
+        : Signature.of(Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
+  }
+
+  /**
+   * Numbers and notes a graph's collectives, by the submitting thread.
+   *
+   * @param calls see {@link Ledger#collectives}
+   * @return the number before the first
+   */
+  long issue(long[] calls) {
+    long before = issued;
+    ledger.collectives(calls, before);
+    ISSUED.setOpaque(this, before + calls.length / 2);
+    return before;
+  }
+
+  /**
+   * Goes on to the signature of a graph's last collective.
+   *
+   * @param factor what all of them together multiply the signature before with
+   * @param sum what they add then
+   * @return the signature before
+   */
+  int sign(int factor, int sum) {
+    int before = signature;
+    signature = before * factor + sum;
+    return before;
   }
 
   long issuedCollectives() {

@@ -7,7 +7,11 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
 import io.nccl4j.schedule.GroupScope;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -19,6 +23,10 @@ final class HostExecutableGraph implements ExecutableGraph {
   private final HostDevice device;
   private GraphNode[] nodes;
   private GraphNumbers[] numbers;
+
+  /** All buffers in it, each once. */
+  private Object[] owners;
+
   private final boolean[] done;
   private @Nullable Lookahead lookahead;
   private int first;
@@ -32,6 +40,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     this.device = device;
     nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
     numbers = numbersOf(nodes);
+    owners = ownersOf(nodes);
     done = new boolean[nodes.length];
     lookahead = isChain(nodes) ? new Lookahead(nodes) : null;
   }
@@ -45,13 +54,21 @@ final class HostExecutableGraph implements ExecutableGraph {
   private static GraphNumbers[] numbersOf(GraphNode[] nodes) {
     List<HostWork> works = new ArrayList<>();
     for (GraphNode node : nodes) {
-      works.addAll(node.works);
+      works.addAll(List.of(node.works));
     }
     return works.stream()
         .map(work -> work.communicator)
         .distinct()
         .map(communicator -> new GraphNumbers(communicator, works))
         .toArray(GraphNumbers[]::new);
+  }
+
+  private static Object[] ownersOf(GraphNode[] nodes) {
+    Set<Object> owners = Collections.newSetFromMap(new IdentityHashMap<>());
+    for (GraphNode node : nodes) {
+      owners.addAll(node.owners());
+    }
+    return owners.toArray();
   }
 
   private static boolean isChain(GraphNode[] nodes) {
@@ -88,8 +105,8 @@ final class HostExecutableGraph implements ExecutableGraph {
           "launch: a group is open on this thread, and a graph cannot wait for its launch",
           "launch or close the group first");
     }
-    for (GraphNode node : nodes) {
-      if (node.usesClosed()) {
+    for (Object owner : owners) {
+      if (GraphNode.isClosed(owner)) {
         throw new InvalidUsageException(
             "launch: a buffer in the graph is closed",
             "keep buffers open until the executable graph is closed");
@@ -180,7 +197,8 @@ final class HostExecutableGraph implements ExecutableGraph {
     int before = first;
     while (first < nodes.length) {
       ahead.advance(stream, first);
-      int one = step(stream, nodes[first], patience);
+      HostWork small = ahead.work(first);
+      int one = small == null ? step(stream, nodes[first], patience) : stream.step(small, patience);
       if (one != Step.DONE) {
         return first == before ? one : Step.MOVED;
       }
@@ -192,7 +210,7 @@ final class HostExecutableGraph implements ExecutableGraph {
   private void begin(StreamTask task) {
     task.begun = true;
     first = 0;
-    java.util.Arrays.fill(done, false);
+    Arrays.fill(done, false);
     if (lookahead != null) {
       lookahead.begin();
     }
@@ -214,7 +232,7 @@ final class HostExecutableGraph implements ExecutableGraph {
   private static int step(HostStream stream, GraphNode node, int patience) {
     if (node.kind == StreamTask.WORKS) {
       int result = Step.DONE;
-      int polls = node.works.size() == 1 ? patience : 0;
+      int polls = node.works.length == 1 ? patience : 0;
       for (HostWork work : node.works) {
         if (!work.finished) {
           int one = stream.step(work, polls);
@@ -284,6 +302,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     awaitIdle();
     nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
     numbers = numbersOf(nodes);
+    owners = ownersOf(nodes);
     lookahead = lookahead == null ? null : new Lookahead(nodes);
   }
 
@@ -299,8 +318,8 @@ final class HostExecutableGraph implements ExecutableGraph {
     if (finished == launched) {
       return false;
     }
-    for (GraphNode node : nodes) {
-      if (node.uses(root)) {
+    for (Object owner : owners) {
+      if (GraphNode.isPart(owner, root)) {
         return true;
       }
     }

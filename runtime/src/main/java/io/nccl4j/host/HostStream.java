@@ -637,11 +637,6 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     }
   }
 
-  /** Whether the peers have shown what a small collective needs. */
-  static boolean isShown(HostWork work) {
-    return work.communicator.collectives().isShown(work);
-  }
-
   private void drop(HostWork work) {
     HostCommunicator communicator = work.communicator;
     NcclException earlier = error;

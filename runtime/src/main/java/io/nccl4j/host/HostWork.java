@@ -17,6 +17,9 @@ final class HostWork extends Work {
   static final int LEAVE = 5;
   static final int COPY_OUT = 6;
 
+  /** Posted, and so have all peers that it needs. */
+  static final int SHOWN = 7;
+
   /** Set once, before the first use. */
   HostCommunicator communicator;
 

@@ -33,10 +33,10 @@ final class Lookahead {
   }
 
   private static @Nullable HostWork candidate(GraphNode node) {
-    if (node.works.size() != 1) {
+    if (node.works.length != 1) {
       return null;
     }
-    HostWork work = node.works.get(0);
+    HostWork work = node.works[0];
     boolean small =
         work.isCollective()
             && work.kind != OpKind.BARRIER
@@ -65,10 +65,19 @@ final class Lookahead {
         && to.address() < from.address() + from.byteSize();
   }
 
+  private static boolean look(@Nullable HostWork work) {
+    return work != null && work.communicator.collectives().look(work);
+  }
+
   /** Before a launch runs. */
   void begin() {
     shown = 0;
     seen = 0;
+  }
+
+  /** The work of a node if it is a small collective, else null. */
+  @Nullable HostWork work(int node) {
+    return works[node];
   }
 
   /** Shows what may be shown now, by the stream's owner; {@code first} nodes are done. */
@@ -84,7 +93,7 @@ final class Lookahead {
     shown = next;
     // The peers' lines are fetched side by side so, instead of one after the other.
     int look = Math.max(seen, first);
-    while (look < next && HostStream.isShown(works[look])) {
+    while (look < next && look(works[look])) {
       look++;
     }
     seen = look;

@@ -14,6 +14,9 @@ public final class Signature {
   private static final long M1 = 0xff51afd7ed558ccdL;
   private static final long M2 = 0xc4ceb9fe1a85ec53L;
 
+  /** See {@link #chain}. */
+  public static final int FACTOR = 0x9e3779b1;
+
   private Signature() {}
 
   /** Packs what identifies an operation besides its count. */
@@ -21,13 +24,21 @@ public final class Signature {
     return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | kind.ordinal();
   }
 
-  /** The signature of an operation that follows one with signature {@code previous}; never 0. */
-  public static int chain(int previous, long code, long count) {
-    long h = (code ^ (long) previous << 13) * M1 + count;
+  /** What an operation adds to the signature of the one before. */
+  public static int of(long code, long count) {
+    long h = code * M1 + count;
     h ^= h >>> 32;
     h *= M2;
-    int folded = (int) (h ^ h >>> 32);
-    return folded == 0 ? 1 : folded;
+    return (int) (h ^ h >>> 32);
+  }
+
+  /**
+   * The signature of an operation that follows one with signature {@code previous}. Linear in that,
+   * with an odd factor: a difference never vanishes by equal calls that follow, and the signatures
+   * of a graph's operations follow from that of the one before the launch.
+   */
+  public static int chain(int previous, int own) {
+    return previous * FACTOR + own;
   }
 
   /** Folds an array of counts into one count for {@link #chain}. */

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
@@ -59,7 +60,8 @@ class RealCostTest {
     assumeTrue(gpus.size() > 1, () -> "needs two GPUs, there is " + gpus.size());
     MethodHandle loop = compile();
     Cost[] costs = new Cost[2];
-    try (Communicators ranks = Communicator.initAll(gpus.subList(0, 2))) {
+    try (Communicators ranks =
+        Communicator.initAll(gpus.subList(0, 2), CommunicatorConfig.defaults())) {
       ranks.run(communicator -> costs[communicator.rank()] = measure(communicator, loop));
     }
     for (int rank = 0; rank < costs.length; rank++) {
@@ -77,13 +79,19 @@ class RealCostTest {
     Path library = folder.resolve("libcall_loop.so");
     Process gcc =
         new ProcessBuilder(
-                "gcc", "-O2", "-shared", "-fPIC", "-o", library.toString(), "src/test/c/call_loop.c")
+                "gcc",
+                "-O2",
+                "-shared",
+                "-fPIC",
+                "-o",
+                library.toString(),
+                "src/test/c/call_loop.c")
             .inheritIO()
             .start();
     assertTrue(gcc.waitFor(60, TimeUnit.SECONDS) && gcc.exitValue() == 0, "gcc");
     return Linker.nativeLinker()
         .downcallHandle(
-            SymbolLookup.libraryLookup(library, Arena.global()).findOrThrow("call_loop"),
+            SymbolLookup.libraryLookup(library, Arena.global()).find("call_loop").orElseThrow(),
             FunctionDescriptor.of(
                 ValueLayout.JAVA_LONG,
                 ValueLayout.ADDRESS,

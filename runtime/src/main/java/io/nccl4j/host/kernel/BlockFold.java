@@ -48,16 +48,30 @@ public abstract class BlockFold implements FoldKernel {
       long @Nullable [] scalars,
       Scratch scratch) {
     long @Nullable [] used = kind == ReduceOp.Kind.PRE_MUL_SUM ? scalars : null;
-    int size = type.byteSize();
     if (elements <= FEW) {
-      for (int i = 0; i < elements; i++) {
-        foldElement(in, inOffset, n, out, outOffset, m, skipped + (long) i * size, used);
-      }
+      foldFew(in, inOffset, n, out, outOffset, m, skipped, (int) elements, used);
       return;
     }
+    int size = type.byteSize();
     for (long done = 0; done < elements; done += Scratch.BLOCK) {
       int count = (int) Math.min(Scratch.BLOCK, elements - done);
       foldBlock(in, inOffset, n, out, outOffset, m, skipped + done * size, count, used, scratch);
+    }
+  }
+
+  /** Folds {@code count} elements one by one, {@code shift} bytes behind the offsets. */
+  void foldFew(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      int count,
+      long @Nullable [] scalars) {
+    for (int i = 0; i < count; i++) {
+      foldElement(in, inOffset, n, out, outOffset, m, shift + (long) i * type.byteSize(), scalars);
     }
   }
 

@@ -1,6 +1,7 @@
 package io.nccl4j.host.kernel;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 
 /** Copies and fills of any size, each in the way that is fastest for its size. */
@@ -20,6 +21,11 @@ public final class Copies {
   /** Shorter copies cost no more than finding out that there is nothing to do. */
   private static final long SMALL = 1 << 10;
 
+  /** Up to here single loads and stores cost less than the call of a copying stub. */
+  private static final long TINY = 32;
+
+  private static final ValueLayout.OfLong WORD = ValueLayout.JAVA_LONG_UNALIGNED;
+
   private Copies() {}
 
   /**
@@ -28,7 +34,11 @@ public final class Copies {
    */
   public static void copy(
       MemorySegment src, long srcOffset, MemorySegment dst, long dstOffset, long bytes) {
-    if (bytes <= SMALL) {
+    if (bytes <= TINY && (bytes & Long.BYTES - 1) == 0) {
+      for (long i = 0; i < bytes; i += Long.BYTES) {
+        dst.set(WORD, dstOffset + i, src.get(WORD, srcOffset + i));
+      }
+    } else if (bytes <= SMALL) {
       MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);
     } else if (!isSame(src, srcOffset, dst, dstOffset)) {
       copyLong(src, srcOffset, dst, dstOffset, bytes);

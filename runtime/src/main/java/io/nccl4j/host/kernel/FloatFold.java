@@ -20,6 +20,31 @@ final class FloatFold extends BlockFold {
     float8 = type == DataType.FLOAT8_E4M3 ? SmallFloats.Float8.E4M3 : SmallFloats.Float8.E5M2;
   }
 
+  /** The commonest case, a sum of few floats, without looking at each what it is. */
+  @Override
+  void foldFew(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long shift,
+      int count,
+      long @Nullable [] scalars) {
+    if (type != DataType.FLOAT32 || kind != ReduceOp.Kind.SUM || m != 1) {
+      super.foldFew(in, inOffset, n, out, outOffset, m, shift, count, scalars);
+      return;
+    }
+    for (long at = shift; at < shift + (long) count * Float.BYTES; at += Float.BYTES) {
+      float sum = in[0].get(JAVA_FLOAT_UNALIGNED, inOffset[0] + at);
+      for (int k = 1; k < n; k++) {
+        sum += in[k].get(JAVA_FLOAT_UNALIGNED, inOffset[k] + at);
+      }
+      out[0].set(JAVA_FLOAT_UNALIGNED, outOffset[0] + at, sum != sum ? Float.NaN : sum);
+    }
+  }
+
   @Override
   void foldElement(
       MemorySegment[] in,
