@@ -106,6 +106,14 @@ static ncclResult_t init(ncclComm_t *out, int nranks, const ncclUniqueId *id, in
   snprintf(comm->key, sizeof comm->key, "%.24s", id->internal);
   /* Another thread may look for it there, to abort what follows. */
   __atomic_store_n(out, comm, __ATOMIC_RELEASE);
+  static struct standin_site launching = {"launch of an init", NULL, 0, 0};
+  struct standin_action late = standin_call(&launching, rank);
+  if (late.kind == STANDIN_DELAY) {
+    /* As when NCCL has no memory for what follows: what was given is freed, and then taken back. */
+    standin_sleep(late.value);
+    nn_take_back(comm, out);
+    return nn_fail(ncclSystemError, "the initialisation cannot be launched");
+  }
   return launch((struct job){.comm = comm, .owner = comm, .run = run_init, .action = action,
       .out = out});
 }

@@ -192,13 +192,24 @@ static void mark_jobs(struct job *job) {
   }
 }
 
+void nn_take_back(ncclComm_t comm, ncclComm_t *out) {
+  nn_comm_discard(comm);
+  if (out != NULL) {
+    __atomic_store_n(out, NULL, __ATOMIC_RELEASE);
+  }
+}
+
+/* A communicator of an init stays until it is aborted, though it failed; a child was not given. */
+static void drop_child(struct job *job) {
+  if (job->owner != job->comm) {
+    nn_take_back(job->comm, job->out);
+  }
+}
+
 static void discard(struct group *group) {
   free_calls(group->calls);
   for (struct job *job = group->jobs; job != NULL; job = job->next) {
-    if (job->out != NULL) {
-      *job->out = NULL;
-      nn_comm_discard(job->comm);
-    }
+    drop_child(job);
   }
   free_jobs(group->jobs);
 }
@@ -222,11 +233,8 @@ static ncclResult_t group_close(bool simulate) {
   }
   ncclResult_t result = run_jobs(group.jobs);
   for (struct job *job = group.jobs; job != NULL; job = job->next) {
-    if (job->result != ncclSuccess && job->out != NULL) {
-      __atomic_store_n(job->out, NULL, __ATOMIC_RELEASE);
-      nn_comm_discard(job->comm);
-    }
     if (job->result != ncclSuccess) {
+      drop_child(job);
       /* A parent is not hurt by a child that could not be made. */
       if (job->owner != job->comm) {
         set_async(job->owner, ncclSuccess);
@@ -281,9 +289,8 @@ ncclResult_t nn_launch_job(struct job *job) {
     *current.last_job = job;
     current.last_job = &job->next;
   } else {
-    job->next = NULL;
-    struct group refused = {.jobs = job};
-    discard(&refused);
+    nn_take_back(job->comm, job->out);
+    free(job);
   }
   ncclResult_t closed = group_close(false);
   return result == ncclSuccess ? closed : result;

@@ -229,6 +229,8 @@ ncclComm_t nn_comm_create(int nranks, int rank, int device);
 bool nn_comm_retain(ncclComm_t comm);
 void nn_comm_release(ncclComm_t comm);
 void nn_comm_discard(ncclComm_t comm);
+/* Discards what a call has given to its caller already, and lets him forget it. */
+void nn_take_back(ncclComm_t comm, ncclComm_t *out);
 /* Ends what runs and is queued; the communicator stays usable for what needs no data. */
 void nn_quiesce(ncclComm_t comm);
 

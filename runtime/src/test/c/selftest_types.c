@@ -417,6 +417,8 @@ static void test_usage(void) {
   CUstream stream;
   use_device(0);
   FAILS(ncclInvalidUsage, ncclCommInitAll(comms, 2, one_device));
+  NC(ncclCommAbort(comms[0]));
+  NC(ncclCommAbort(comms[1]));
 #if STANDIN_NCCL_VERSION >= 23003
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   NC(ncclCommInitAll(comms, 2, one_device));

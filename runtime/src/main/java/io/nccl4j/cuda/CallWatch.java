@@ -13,7 +13,7 @@ final class CallWatch {
   /** How often it looks, in ns. */
   static final long TICK_NANOS = 20_000_000;
 
-  private static final List<CudaCommunicator> WATCHED = new CopyOnWriteArrayList<>();
+  private static final List<CudaDeadlines> WATCHED = new CopyOnWriteArrayList<>();
   private static final Thread THREAD =
       Thread.ofPlatform().daemon().name("nccl4j-cuda-calls").unstarted(CallWatch::run);
 
@@ -31,13 +31,13 @@ final class CallWatch {
     return tick;
   }
 
-  static void add(CudaCommunicator communicator) {
-    WATCHED.add(communicator);
+  static void add(CudaDeadlines calls) {
+    WATCHED.add(calls);
     LockSupport.unpark(THREAD);
   }
 
-  static void remove(CudaCommunicator communicator) {
-    WATCHED.remove(communicator);
+  static void remove(CudaDeadlines calls) {
+    WATCHED.remove(calls);
   }
 
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread writes
@@ -48,8 +48,8 @@ final class CallWatch {
       }
       LockSupport.parkNanos(TICK_NANOS);
       tick++;
-      for (CudaCommunicator communicator : WATCHED) {
-        communicator.checkCall();
+      for (CudaDeadlines calls : WATCHED) {
+        calls.checkCall();
       }
     }
   }

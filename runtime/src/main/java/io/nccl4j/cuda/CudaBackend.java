@@ -113,8 +113,13 @@ public final class CudaBackend implements BackendRuntime {
   public NcclCommunicator joinGrowing(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     requireRank(nranks, rank);
-    return CudaChildren.join(
-        (CudaDevice) device, nranks, id, rank, teamOf(id), config, name(id, config));
+    return CudaInit.joinGrowing(
+        new CudaInit.Rank(rank, (CudaDevice) device),
+        nranks,
+        id,
+        teamOf(id),
+        config,
+        name(id, config));
   }
 
   /** See {@link io.nccl4j.NcclCommunicator#simulate}. */

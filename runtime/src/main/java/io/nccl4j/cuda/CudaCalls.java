@@ -1,11 +1,12 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
-import java.util.concurrent.atomic.AtomicInteger;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Calls of NCCL on a communicator that may wait for other ranks, or go on in the background, as the
@@ -13,8 +14,6 @@ import java.util.concurrent.atomic.AtomicInteger;
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaCalls {
-  private static final int INVALID_ARGUMENT = 4;
-
   /** A call with NCCL's handle; returns NCCL's result. */
   interface Call {
     int run(MemorySegment handle);
@@ -35,36 +34,52 @@ final class CudaCalls {
   /** As the other form, within {@code timeout}; the call is made on a thread of its own. */
   static void run(CudaCommunicator communicator, String what, Duration timeout, Call call) {
     String of = what + " of communicator " + communicator.name();
+    CudaHealth health = communicator.health();
     MemorySegment handle = handle(communicator, of);
-    AtomicInteger result = new AtomicInteger();
     communicator.cudaDevice().prepare();
     try {
       Patiently.run(
           "nccl4j-" + of,
           () -> {
             try (CudaDevice.Scope ignored = communicator.cudaDevice().enter()) {
-              result.set(call.run(handle));
+              NcclResults.check(call.run(handle), of);
             }
           },
           timeout,
-          () -> communicator.fail(late(of, timeout)),
-          communicator::failureCause,
-          () -> late(of, timeout));
-    } catch (NcclException e) {
-      communicator.fail(e);
+          new Wait(health, of, timeout));
+    } catch (InvalidArgumentException e) {
       throw e;
-    }
-    if (NcclResults.isFailure(result.get())) {
-      NcclException e = NcclResults.failure(result.get(), of);
-      if (result.get() != INVALID_ARGUMENT) {
-        communicator.fail(e);
-      }
+    } catch (NcclException e) {
+      health.fail(e);
       throw e;
     }
     // The call says success also when it goes on in the background.
-    communicator.callGoesOn(of);
-    communicator.awaitReady(timeout, () -> of + ": not all ranks called it");
-    throwIfFailed(communicator);
+    communicator.pending().callGoesOn(of);
+    communicator.pending().await(timeout, () -> of + ": not all ranks called it");
+    health.throwIfFailed();
+  }
+
+  /** A call on a communicator, which fails when nobody waits for the call any more. */
+  private record Wait(CudaHealth health, String of, Duration timeout) implements Patiently.Wait {
+    @Override
+    public @Nullable NcclException over() {
+      return health.failure();
+    }
+
+    @Override
+    public @Nullable NcclException ofPeer() {
+      return health.failure();
+    }
+
+    @Override
+    public NcclException late() {
+      return CudaCalls.late(of, timeout);
+    }
+
+    @Override
+    public void giveUp(NcclException reason) {
+      health.fail(reason);
+    }
   }
 
   static DeadlineException late(String of, Duration timeout) {
@@ -76,29 +91,23 @@ final class CudaCalls {
   /** Calls what does not wait; a failure leaves the communicator as it is. */
   static void query(CudaCommunicator communicator, String what, Call call) {
     String of = what + " of communicator " + communicator.name();
+    Guard guard = communicator.nccl().guard();
     int result;
-    communicator.guard().enter();
+    guard.enter();
     try {
       result = call.run(handle(communicator, of));
     } finally {
-      communicator.guard().leave();
+      guard.leave();
     }
     NcclResults.check(result, of);
   }
 
   private static MemorySegment handle(CudaCommunicator communicator, String of) {
-    MemorySegment handle = communicator.handle();
+    MemorySegment handle = communicator.nccl().get();
     if (handle.equals(MemorySegment.NULL)) {
-      throwIfFailed(communicator);
+      communicator.health().throwIfFailed();
       throw new InvalidUsageException(of + ": it is closed", "create a new one");
     }
     return handle;
-  }
-
-  private static void throwIfFailed(CudaCommunicator communicator) {
-    NcclException failure = communicator.failureCause();
-    if (failure != null) {
-      throw failure;
-    }
   }
 }

@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * messages, updates and checks. Used by one thread at a time, as its streams are, but for {@link
  * #communicatorEnds}.
  */
-final class CudaCapture implements CudaCommunicator.Holder {
+final class CudaCapture implements CudaHolders.Holder {
   private final CudaStream origin;
   private final CaptureNodes<CudaStream, CudaNode> nodes;
   private final Set<CudaCommunicator> communicators = new LinkedHashSet<>();
@@ -46,7 +46,7 @@ final class CudaCapture implements CudaCommunicator.Holder {
     for (CudaWork work = first; work != null; work = (CudaWork) work.next) {
       plan.add(work);
       if (communicators.add(work.communicator)) {
-        work.communicator.heldBy(this);
+        work.communicator.holders().add(this);
       }
     }
     nodes.add(stream, CudaNode.plan(plan, frontier(stream)));
@@ -116,7 +116,7 @@ final class CudaCapture implements CudaCommunicator.Holder {
   }
 
   private void release() {
-    communicators.forEach(held -> held.releasedBy(this));
+    communicators.forEach(held -> held.holders().remove(this));
   }
 
   /** The captured graph, NULL if CUDA has none: it was ended before, or does not hang together. */

@@ -1,6 +1,10 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.AbortedException;
+import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
@@ -8,74 +12,234 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.VarHandle;
-import java.util.List;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
-/** How communicators of fewer and of more ranks are made of one. */
-@SuppressWarnings("try") // a scope is entered, not used
+/** The communicators that are made of one: by splitting, shrinking and growing it. */
 final class CudaChildren {
   private static final int ABORT = 1;
-  private static final VarHandle POINTER = ValueLayout.ADDRESS.varHandle();
 
-  private CudaChildren() {}
+  private final CudaCommunicator parent;
+  private final Team team;
+  private final CudaHealth health;
+  private final CudaBacklog backlog;
+  private final Map<String, Integer> shrinks = new HashMap<>();
 
-  static CudaCommunicator shrink(
-      CudaCommunicator parent,
-      Team team,
-      int[] excluded,
-      boolean abort,
-      CommunicatorConfig config) {
-    return make(
-        parent,
-        team,
-        config,
-        "shrink",
-        (handle, arena, out, nativeConfig) ->
-            Nccl.ncclCommShrink(
-                handle,
-                arena.allocateFrom(ValueLayout.JAVA_INT, excluded),
-                excluded.length,
-                out,
-                nativeConfig,
-                abort ? ABORT : 0));
+  /** Ranks that took part in no shrink: NCCL counts children, and theirs would differ. */
+  private final BitSet leftOut = new BitSet();
+
+  private long splits;
+  private int grows;
+  private @Nullable UniqueId growId;
+
+  CudaChildren(CudaCommunicator parent, Team team, CudaHealth health, CudaBacklog backlog) {
+    this.parent = parent;
+    this.team = team;
+    this.health = health;
+    this.backlog = backlog;
+  }
+
+  // ---- splits
+
+  @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig config) {
+    parent.requireAlive();
+    requireConfig("split", config);
+    parent.requireResumed();
+    backlog.requireIdle("split");
+    requireAll("split");
+    if (color < 0 && color != Communicator.NO_COLOR) {
+      throw new InvalidArgumentException(
+          "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
+    }
+    try {
+      return make(
+          team.child(++splits, color),
+          config,
+          "split",
+          (comm, arena, out, nativeConfig) ->
+              Nccl.ncclCommSplit(comm, color, key, out, nativeConfig));
+    } catch (InvalidArgumentException e) {
+      // The other ranks wait for this one.
+      health.fail(e);
+      throw e;
+    }
+  }
+
+  // ---- shrinks
+
+  CudaCommunicator shrink(int[] excludedRanks, boolean abort, CommunicatorConfig config) {
+    Features.SHRINK.require();
+    requireConfig("shrink", config);
+    NcclConfig.requireKnown(config.nccl());
+    int[] excluded = excluded(excludedRanks);
+    parent.enterAlone("shrink");
+    try {
+      parent.requireResumed();
+      BitSet stay = (BitSet) leftOut.clone();
+      Arrays.stream(excluded).forEach(stay::clear);
+      if (!stay.isEmpty()) {
+        throw leftOutBefore("shrink", stay);
+      }
+      if (abort) {
+        parent.requireOpen();
+        CudaBacklog.requireNoGroup("shrink");
+        health.revoke(
+            new AbortedException(
+                "operations of communicator " + parent.name() + " were given up by shrink",
+                "close it"));
+      } else {
+        parent.requireAlive();
+        backlog.requireIdle("shrink");
+      }
+      Arrays.stream(excluded).forEach(leftOut::set);
+      String ranks = Arrays.toString(excluded);
+      Team child = team.child("shrink" + ranks + "-" + shrinks.merge(ranks, 1, Integer::sum));
+      CudaCommunicator made =
+          make(
+              child,
+              config,
+              "shrink",
+              (comm, arena, out, nativeConfig) ->
+                  Nccl.ncclCommShrink(
+                      comm,
+                      arena.allocateFrom(ValueLayout.JAVA_INT, excluded),
+                      excluded.length,
+                      out,
+                      nativeConfig,
+                      abort ? ABORT : 0));
+      if (abort) {
+        backlog.awaitStopped();
+      }
+      return Objects.requireNonNull(made);
+    } finally {
+      parent.leave();
+    }
+  }
+
+  private int[] excluded(int @Nullable [] given) {
+    if (given == null || given.length == 0 || given.length >= parent.nranks()) {
+      throw new InvalidArgumentException(
+          "shrink: excluded ranks are " + Arrays.toString(given),
+          "pass 1 to " + (parent.nranks() - 1) + " ranks");
+    }
+    int[] sorted = given.clone();
+    Arrays.sort(sorted);
+    for (int i = 0; i < sorted.length; i++) {
+      boolean twice = i > 0 && sorted[i] == sorted[i - 1];
+      if (sorted[i] < 0 || sorted[i] >= parent.nranks() || sorted[i] == parent.rank() || twice) {
+        throw new InvalidArgumentException(
+            "shrink: excluded ranks are " + Arrays.toString(given) + " on rank " + parent.rank(),
+            "pass other ranks than this one, from 0 to " + (parent.nranks() - 1) + ", none twice");
+      }
+    }
+    return sorted;
+  }
+
+  private void requireAll(String what) {
+    if (!leftOut.isEmpty()) {
+      throw leftOutBefore(what, leftOut);
+    }
+  }
+
+  private InvalidUsageException leftOutBefore(String what, BitSet ranks) {
+    return new InvalidUsageException(
+        what
+            + ": ranks "
+            + ranks
+            + " of communicator "
+            + parent.name()
+            + " were left out of a shrink",
+        "NCCL cannot make another communicator with them from this one; use the shrunken one");
+  }
+
+  // ---- grows
+
+  UniqueId createGrowId() {
+    Features.GROW.require();
+    parent.enterFor("createGrowId");
+    try {
+      // The call is made on a thread of its own, which NCCL may keep.
+      MemorySegment id = ncclUniqueId.allocate(Arena.ofAuto());
+      if (growId != null) {
+        throw new InvalidUsageException(
+            "createGrowId: communicator " + parent.name() + " has an id that was not used",
+            "grow with it");
+      }
+      CudaCalls.run(parent, "createGrowId", comm -> Nccl.ncclCommGetUniqueId(comm, id));
+      growId = UniqueId.ofBytes(id.toArray(ValueLayout.JAVA_BYTE));
+      return growId;
+    } finally {
+      parent.leave();
+    }
   }
 
   /** The first and the last rank wait inside the call until the root has made the id. */
-  static CudaCommunicator grow(
-      CudaCommunicator parent,
-      Team team,
-      int nranks,
-      @Nullable UniqueId id,
-      CommunicatorConfig config) {
-    return make(
-        parent,
-        team,
-        config,
-        "grow",
-        (handle, arena, out, nativeConfig) -> {
-          MemorySegment idSegment = id == null ? MemorySegment.NULL : write(arena, id);
-          return Nccl.ncclCommGrow(handle, nranks, idSegment, -1, out, nativeConfig);
-        });
+  CudaCommunicator grow(int nranks, @Nullable UniqueId id, CommunicatorConfig config) {
+    Features.GROW.require();
+    requireConfig("grow", config);
+    NcclConfig.requireKnown(config.nccl());
+    if (nranks <= parent.nranks()) {
+      throw new InvalidArgumentException(
+          "grow: nranks is " + nranks,
+          "pass more than the " + parent.nranks() + " ranks there are");
+    }
+    parent.enterFor("grow");
+    try {
+      if (!Objects.equals(id, growId)) {
+        throw new InvalidArgumentException(
+            id == null
+                ? "grow: this rank made an id, and does not pass it"
+                : "grow: this rank passes an id that it did not make",
+            "pass what createGrowId returned on the root, and null on all other ranks");
+      }
+      backlog.requireIdle("grow");
+      requireAll("grow");
+      growId = null;
+      return Objects.requireNonNull(
+          make(
+              team.child("grow-" + ++grows),
+              config,
+              "grow",
+              (comm, arena, out, nativeConfig) ->
+                  Nccl.ncclCommGrow(comm, nranks, write(arena, id), -1, out, nativeConfig)));
+    } finally {
+      parent.leave();
+    }
   }
 
-  private static MemorySegment write(Arena arena, UniqueId id) {
+  private static MemorySegment write(Arena arena, @Nullable UniqueId id) {
+    if (id == null) {
+      return MemorySegment.NULL;
+    }
     MemorySegment segment = ncclUniqueId.allocate(arena);
     byte[] bytes = id.toBytes();
     MemorySegment.copy(bytes, 0, segment, ValueLayout.JAVA_BYTE, 0, bytes.length);
     return segment;
   }
 
+  private static void requireConfig(String what, @Nullable CommunicatorConfig given) {
+    if (given == null) {
+      throw new InvalidArgumentException(
+          what + ": the config is null", "pass a configuration, or leave it out");
+    }
+  }
+
+  // ---- all of them
+
   /** A call that makes a child. */
   private interface Call {
     int run(MemorySegment parent, Arena arena, MemorySegment out, MemorySegment config);
   }
 
-  private static CudaCommunicator make(
-      CudaCommunicator parent, Team team, CommunicatorConfig config, String what, Call call) {
+  /** Makes a child; null if NCCL makes none for this rank. */
+  private @Nullable CudaCommunicator make(
+      Team child, CommunicatorConfig config, String what, Call call) {
     // NCCL may write to it from a thread of its own, whenever all ranks have come.
-    MemorySegment out = parent.arena().allocate(ValueLayout.ADDRESS);
+    MemorySegment out = parent.nccl().arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
     CudaCalls.run(
         parent,
@@ -87,82 +251,34 @@ final class CudaChildren {
             return call.run(handle, arena, out, nativeConfig);
           }
         });
-    CudaCommunicator child =
-        CudaSplit.attach(
-            parent,
-            out.get(ValueLayout.ADDRESS, 0),
-            team,
-            config,
-            what + " of communicator " + parent.name());
-    child.keep(nativeName);
-    return child;
-  }
-
-  /** A new rank of a grow. */
-  static CudaCommunicator join(
-      CudaDevice device,
-      int nranks,
-      UniqueId id,
-      int rank,
-      Team team,
-      CommunicatorConfig config,
-      String name) {
-    Features.GROW.require();
-    NcclConfig.requireKnown(config.nccl());
-    SharedMemoryNeed.require(List.of(device), nranks, config, name);
-    team.expect(rank, nranks);
-    String of = "rank " + rank + " of " + nranks + " joining " + name;
-    MemorySegment nativeName = NcclConfig.name(config);
-    // Kept by the thread that NCCL may hold for longer than the caller waits.
-    Arena arena = Arena.ofAuto();
-    MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
-    AtomicBoolean aborted = new AtomicBoolean();
-    device.prepare();
-    try {
-      Patiently.run(
-          "nccl4j-join-" + name,
-          () -> {
-            try (CudaDevice.Scope ignored = device.enter()) {
-              MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-              NcclResults.check(
-                  Nccl.ncclCommGrow(
-                      MemorySegment.NULL, nranks, write(arena, id), rank, out, nativeConfig),
-                  of);
-            }
-          },
-          config.initTimeout(),
-          () -> abort(out, name, aborted),
-          () -> failure(out, of),
-          () -> CudaCalls.late(of, config.initTimeout()));
-      MemorySegment handle = handle(out);
-      CudaInit.awaitReady(handle, config.initTimeout(), () -> of);
-      CudaCommunicator joined =
-          CudaCommunicator.create(rank, nranks, device, handle, team, config, name);
-      joined.keep(nativeName);
-      return joined;
-    } catch (NcclException e) {
-      abort(out, name, aborted);
-      throw e;
+    MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
+    if (handle.equals(MemorySegment.NULL)) {
+      return null;
     }
+    CudaCommunicator made =
+        attach(handle, child, config, what + " of communicator " + parent.name());
+    made.nccl().keep(nativeName);
+    return made;
   }
 
-  /** NCCL writes it before it waits. */
-  private static MemorySegment handle(MemorySegment out) {
-    return (MemorySegment) POINTER.getAcquire(out, 0L);
-  }
-
-  /** What NCCL ran into while it still waits for others. */
-  private static @Nullable NcclException failure(MemorySegment out, String of) {
-    MemorySegment handle = handle(out);
-    int result =
-        handle.equals(MemorySegment.NULL) ? NcclResults.SUCCESS : CudaInit.asyncError(handle);
-    return NcclResults.isFailure(result) ? NcclResults.failure(result, of) : null;
-  }
-
-  private static void abort(MemorySegment out, String name, AtomicBoolean aborted) {
-    MemorySegment handle = handle(out);
-    if (!handle.equals(MemorySegment.NULL) && !aborted.getAndSet(true)) {
-      CudaCommunicator.abortInBackground(handle, name, () -> {});
+  /** A child that NCCL has made. */
+  private CudaCommunicator attach(
+      MemorySegment handle, Team child, CommunicatorConfig config, String what) {
+    String given = config.name();
+    String name = given == null ? parent.name() + "." + child.number() : given;
+    try {
+      NcclQueries.awaitReady(handle, config.initTimeout(), () -> what);
+      return CudaCommunicator.create(
+          NcclQueries.rank(handle),
+          NcclQueries.count(handle),
+          parent.cudaDevice(),
+          handle,
+          child,
+          config,
+          name);
+    } catch (NcclException e) {
+      NcclHandle.abortInBackground(handle, name, () -> {});
+      throw e;
     }
   }
 }

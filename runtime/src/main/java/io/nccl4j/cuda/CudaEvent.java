@@ -126,7 +126,7 @@ final class CudaEvent implements Event {
       return false;
     }
     Driver.check(result, "cuEventQuery");
-    on.passed(position);
+    on.queue().passed(position);
     return true;
   }
 
@@ -136,8 +136,8 @@ final class CudaEvent implements Event {
     requireNotCaptured("synchronize");
     CudaStream on = stream;
     if (on != null) {
-      on.awaitEvent(this);
-      NcclException failure = on.failureUpTo(position);
+      on.waits().awaitEvent(this);
+      NcclException failure = on.queue().failureUpTo(position);
       if (failure != null) {
         throw failure;
       }

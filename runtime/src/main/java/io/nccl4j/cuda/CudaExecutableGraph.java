@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
  * since NCCL destroys no communicator that a graph holds.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Holder {
+final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   private final CudaDevice device;
   private List<CudaNode> nodes;
   private List<CudaCommunicator> communicators;
@@ -44,7 +44,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     CudaExecutableGraph made =
         new CudaExecutableGraph(
             graph.device(), instantiate(graph.device(), graph.handle()), graph.nodes());
-    made.communicators.forEach(communicator -> communicator.heldBy(made));
+    made.communicators.forEach(communicator -> communicator.holders().add(made));
     return made;
   }
 
@@ -114,14 +114,14 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
       }
       Driver.check(own.launch(handle), "cuGraphLaunch");
       for (int i = 0; i < communicators.size(); i++) {
-        communicators.get(i).graphStarted();
+        communicators.get(i).holders().graphStarted();
       }
       for (int i = 0; i < operations.size(); i++) {
         operations.get(i).note();
       }
       launched++;
       lastStream = own;
-      own.launched(this);
+      own.queue().add(this);
     } finally {
       for (int i = 0; i < entered; i++) {
         communicators.get(i).leave();
@@ -137,8 +137,8 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
     NcclException failure = null;
     for (int i = 0; i < communicators.size(); i++) {
       CudaCommunicator communicator = communicators.get(i);
-      communicator.graphEnded();
-      failure = failure == null ? communicator.outcome() : failure;
+      communicator.holders().graphEnded();
+      failure = failure == null ? communicator.health().outcome() : failure;
     }
     passed = passed + 1;
     return failure;
@@ -149,13 +149,13 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
   }
 
   void checkDeadline(long waitedNanos) {
-    communicators.forEach(communicator -> communicator.checkGraphDeadline(waitedNanos));
+    communicators.forEach(communicator -> communicator.deadlines().checkGraph(waitedNanos));
   }
 
   /** What it waits for, as far as can be seen here. */
   String describe() {
     for (CudaCommunicator communicator : communicators) {
-      String waits = communicator.explainGraph();
+      String waits = communicator.deadlines().explainGraph();
       if (!waits.isEmpty()) {
         return "a graph, whose " + waits;
       }
@@ -171,7 +171,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
   void poll() {
     CudaStream stream = lastStream;
     if (stream != null && passed != launched && !stream.isCapturing() && !stream.isClosed()) {
-      stream.poll();
+      stream.queue().poll();
     }
   }
 
@@ -214,7 +214,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
   private void awaitIdle() {
     CudaStream stream = lastStream;
     while (stream != null && passed != launched) {
-      stream.awaitHead();
+      stream.waits().awaitHead();
     }
   }
 
@@ -241,7 +241,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaCommunicator.Hol
       closed = true;
       destroy();
     }
-    communicators.forEach(communicator -> communicator.releasedBy(this));
+    communicators.forEach(communicator -> communicator.holders().remove(this));
   }
 
   private void requireOpen() {

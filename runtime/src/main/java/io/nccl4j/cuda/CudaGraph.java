@@ -8,7 +8,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /** A captured CUDA graph, and what is known of its steps. It owns the graph. */
-final class CudaGraph implements Graph, CudaCommunicator.Holder {
+final class CudaGraph implements Graph, CudaHolders.Holder {
   private final CudaDevice device;
   private final MemorySegment handle;
   private final List<CudaNode> nodes;
@@ -25,7 +25,7 @@ final class CudaGraph implements Graph, CudaCommunicator.Holder {
 
   static CudaGraph of(CudaDevice device, MemorySegment handle, List<CudaNode> nodes) {
     CudaGraph graph = new CudaGraph(device, handle, nodes);
-    graph.communicators.forEach(communicator -> communicator.heldBy(graph));
+    graph.communicators.forEach(communicator -> communicator.holders().add(graph));
     return graph;
   }
 
@@ -76,7 +76,7 @@ final class CudaGraph implements Graph, CudaCommunicator.Holder {
     if (!closed) {
       closed = true;
       communicatorEnds();
-      communicators.forEach(communicator -> communicator.releasedBy(this));
+      communicators.forEach(communicator -> communicator.holders().remove(this));
     }
   }
 }

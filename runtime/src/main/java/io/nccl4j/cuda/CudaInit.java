@@ -1,7 +1,6 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
@@ -10,7 +9,6 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -20,21 +18,20 @@ import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * How ranks join: what is not ready in time is aborted, and what goes wrong leaves no communicator
- * behind.
+ * How ranks join, a new communicator or one that others grow: what is not ready in time is aborted,
+ * and what goes wrong leaves no communicator behind.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-final class CudaInit {
+final class CudaInit implements Patiently.Wait {
   /** A rank that joins. */
   record Rank(int rank, CudaDevice device) {}
 
   /** The variable that allows several ranks on one GPU. */
   static final String SHARED_GPU = "NCCL_MULTI_RANK_GPU_ENABLE";
 
-  private static final VarHandle POINTER = ValueLayout.ADDRESS.varHandle();
-
   private final List<Rank> ranks;
   private final int nranks;
+  private final boolean grows;
   private final Team team;
   private final CommunicatorConfig config;
   private final JoinMemory memory;
@@ -47,18 +44,25 @@ final class CudaInit {
   private final MemorySegment id;
   private final MemorySegment outs;
   private final MemorySegment nativeName;
+
+  /** Ranks whose handles are NCCL's communicators, in the order of the ranks. */
+  private int made;
+
   private int aborted;
+  private boolean givenUp;
 
   private CudaInit(
       List<Rank> ranks,
       int nranks,
       byte[] id,
+      boolean grows,
       Team team,
       CommunicatorConfig config,
       JoinMemory memory,
       String name) {
     this.ranks = ranks;
     this.nranks = nranks;
+    this.grows = grows;
     this.team = team;
     this.config = config;
     this.memory = memory;
@@ -94,57 +98,67 @@ final class CudaInit {
     }
     ranks.forEach(rank -> team.expect(rank.rank, nranks));
     JoinMemory memory = new JoinMemory(devices, plan.prediction());
-    return new CudaInit(ranks, nranks, id, team, plan.config(), memory, name).run();
+    return new CudaInit(ranks, nranks, id, false, team, plan.config(), memory, name).run();
+  }
+
+  /** Joins, as a new rank, a communicator that others grow. */
+  static CudaCommunicator joinGrowing(
+      Rank rank, int nranks, UniqueId id, Team team, CommunicatorConfig config, String name) {
+    Features.GROW.require();
+    NcclConfig.requireKnown(config.nccl());
+    List<CudaDevice> devices = List.of(rank.device);
+    SharedMemoryNeed.require(devices, nranks, config, name);
+    team.expect(rank.rank, nranks);
+    JoinMemory memory = new JoinMemory(devices, null);
+    return new CudaInit(List.of(rank), nranks, id.toBytes(), true, team, config, memory, name)
+        .run()
+        .getFirst();
   }
 
   private List<CudaCommunicator> run() {
     long start = System.nanoTime();
     List<CudaCommunicator> joined = new ArrayList<>();
     try {
-      Patiently.run(
-          "nccl4j-join-" + name,
-          this::call,
-          config.initTimeout(),
-          this::abort,
-          this::failed,
-          this::late);
+      Patiently.run("nccl4j-join-" + name, this::call, config.initTimeout(), this);
       for (int i = 0; i < ranks.size(); i++) {
         long left = config.initTimeout().toNanos() - (System.nanoTime() - start);
-        awaitReady(handle(i), Duration.ofNanos(Math.max(0, left)), this::what);
+        NcclQueries.awaitReady(handle(i), Duration.ofNanos(Math.max(0, left)), this::what);
       }
       for (Rank rank : ranks) {
         MemorySegment handle = handle(joined.size());
         joined.add(
             CudaCommunicator.create(rank.rank, nranks, rank.device, handle, team, config, name));
-        joined.getLast().keep(nativeName);
+        joined.getLast().nccl().keep(nativeName);
       }
       memory.joined(joined);
     } catch (NcclException e) {
-      giveUp(joined);
+      abort(joined.size());
+      joined.forEach(CudaCommunicator::abort);
+      joined.forEach(CudaCommunicator::close);
       memory.gaveUp();
       throw e;
     }
     return joined;
   }
 
-  /** One group, so that all ranks of this call join at once; nothing in it may wait. */
+  /**
+   * One group, so that all ranks of this call join at once; nothing in it waits for other ranks.
+   */
   private void call() {
     ranks.forEach(rank -> rank.device.prepare());
     MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
     NcclResults.check(Nccl.ncclGroupStart(), "ncclGroupStart, to join " + name);
     int result = NcclResults.SUCCESS;
     NcclException lost = null;
-    for (int i = 0; i < ranks.size() && !NcclResults.isFailure(result) && lost == null; i++) {
+    boolean goesOn = true;
+    for (int i = 0; i < ranks.size() && goesOn; i++) {
       try (CudaDevice.Scope ignored = ranks.get(i).device.enter()) {
-        MemorySegment out = outs.asSlice(i * ValueLayout.ADDRESS.byteSize());
-        int rank = ranks.get(i).rank;
-        result =
-            ids == 1
-                ? Nccl.ncclCommInitRankConfig(out, nranks, id, rank, nativeConfig)
-                : Nccl.ncclCommInitRankScalable(out, nranks, rank, ids, id, nativeConfig);
+        result = join(ranks.get(i).rank, out(i), nativeConfig);
+        goesOn = !NcclResults.isFailure(result) && made(i);
       } catch (NcclException e) {
         // The group is ended all the same, or it would swallow the thread's next operations.
         lost = e;
+        goesOn = false;
       }
     }
     int end = Nccl.ncclGroupEnd();
@@ -154,12 +168,27 @@ final class CudaInit {
     NcclResults.check(NcclResults.isFailure(result) ? result : end, "joining " + name);
   }
 
-  /** NCCL writes handles before it waits. */
+  private int join(int rank, MemorySegment out, MemorySegment nativeConfig) {
+    if (grows) {
+      return Nccl.ncclCommGrow(MemorySegment.NULL, nranks, id, rank, out, nativeConfig);
+    }
+    return ids == 1
+        ? Nccl.ncclCommInitRankConfig(out, nranks, id, rank, nativeConfig)
+        : Nccl.ncclCommInitRankScalable(out, nranks, rank, ids, id, nativeConfig);
+  }
+
+  private MemorySegment out(int i) {
+    return outs.asSlice(i * ValueLayout.ADDRESS.byteSize(), ValueLayout.ADDRESS);
+  }
+
   private MemorySegment handle(int i) {
-    return (MemorySegment) POINTER.getAcquire(outs, i * ValueLayout.ADDRESS.byteSize());
+    return outs.getAtIndex(ValueLayout.ADDRESS, i);
   }
 
   private String what() {
+    if (grows) {
+      return "rank " + ranks.getFirst().rank + " of " + nranks + " joining " + name;
+    }
     return (ranks.size() == 1 ? "rank " + ranks.getFirst().rank : ranks.size() + " ranks")
         + " joining "
         + name
@@ -168,91 +197,66 @@ final class CudaInit {
         + ")";
   }
 
-  /** What one of the ranks ran into while the others still wait for it. */
-  private @Nullable NcclException failed() {
-    for (int i = 0; i < ranks.size(); i++) {
-      MemorySegment handle = handle(i);
-      int result = handle.equals(MemorySegment.NULL) ? NcclResults.SUCCESS : asyncError(handle);
+  // ---- handles
+
+  /**
+   * NCCL has made a rank's handle; returns whether anybody wants it.
+   *
+   * <p>NCCL writes a handle before it knows whether the call succeeds, and frees it again if that
+   * fails: while the call is under way, nobody else may touch it. From its return on it lasts until
+   * it is aborted, also when the group fails.
+   */
+  private synchronized boolean made(int i) {
+    made = i + 1;
+    if (givenUp) {
+      abort(i);
+    }
+    return !givenUp;
+  }
+
+  /**
+   * What one of the ranks ran into while the others still wait for it, or that another rank of this
+   * process gave up: none can join in its place.
+   */
+  @Override
+  public synchronized @Nullable NcclException over() {
+    for (int i = 0; i < made; i++) {
+      int result = NcclQueries.asyncError(handle(i));
       if (NcclResults.isFailure(result)) {
         return NcclResults.failure(result, "rank " + ranks.get(i).rank + " joining " + name);
       }
     }
-    return null;
+    return team.failure();
   }
 
-  private DeadlineException late() {
-    return late(what(), config.initTimeout());
+  @Override
+  public @Nullable NcclException ofPeer() {
+    return team.failure();
   }
 
-  private static DeadlineException late(String what, Duration timeout) {
-    return new DeadlineException(
-        what + " was not ready after " + timeout.toMillis() + " ms",
-        "start all ranks with the same unique id and nranks; NCCL_DEBUG=INFO shows which came;"
-            + " init-timeout sets the deadline");
+  @Override
+  public NcclException late() {
+    return grows
+        ? CudaCalls.late(what(), config.initTimeout())
+        : NcclQueries.notReady(what(), config.initTimeout());
   }
 
-  private void giveUp(List<CudaCommunicator> joined) {
-    abort(joined.size());
-    joined.forEach(CudaCommunicator::abort);
-    joined.forEach(CudaCommunicator::close);
-  }
-
-  private void abort() {
+  @Override
+  public void giveUp(NcclException reason) {
+    team.gaveUp(ranks.getFirst().rank, name, reason);
     abort(0);
   }
 
-  /** Aborts what no communicator owns; each handle once. */
+  /** Aborts what no communicator owns, each handle once, and what NCCL makes from now on. */
   private synchronized void abort(int first) {
-    for (int i = Math.max(first, aborted); i < ranks.size(); i++) {
-      MemorySegment handle = handle(i);
-      if (!handle.equals(MemorySegment.NULL)) {
-        CudaCommunicator.abortInBackground(handle, name, () -> {});
-      }
+    givenUp = true;
+    for (int i = Math.max(first, aborted); i < made; i++) {
+      NcclHandle.abortInBackground(handle(i), name, () -> {});
       aborted = i + 1;
     }
   }
 
-  /** Waits until a handle can be used: at once, unless the configuration lets NCCL not block. */
-  static void awaitReady(MemorySegment handle, Duration timeout, Supplier<String> what) {
-    long start = System.nanoTime();
-    while (true) {
-      int result = asyncError(handle);
-      if (result != NcclResults.IN_PROGRESS) {
-        NcclResults.check(result, what.get());
-        return;
-      }
-      long waited = System.nanoTime() - start;
-      if (waited > timeout.toNanos()) {
-        throw late(what.get(), timeout);
-      }
-      CudaStream.pause(waited);
-    }
-  }
-
-  static int asyncError(MemorySegment handle) {
-    return number(handle, Nccl::ncclCommGetAsyncError, "ncclCommGetAsyncError");
-  }
-
-  static int rank(MemorySegment handle) {
-    return number(handle, Nccl::ncclCommUserRank, "ncclCommUserRank");
-  }
-
-  static int count(MemorySegment handle) {
-    return number(handle, Nccl::ncclCommCount, "ncclCommCount");
-  }
-
-  /** A call that asks a communicator for a number. */
-  private interface Question {
-    int ask(MemorySegment handle, MemorySegment out);
-  }
-
-  private static int number(MemorySegment handle, Question question, String call) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
-      NcclResults.check(question.ask(handle, out), call);
-      return out.get(ValueLayout.JAVA_INT, 0);
-    }
-  }
+  // ---- shared GPUs
 
   private static void requireOwnGpus(List<Rank> ranks) {
     Set<CudaDevice> seen = new HashSet<>();

@@ -33,32 +33,34 @@ final class CudaLaunch {
    */
   static void one(CudaStream stream, CudaWork work) {
     CudaCommunicator communicator = work.communicator;
+    CudaHealth health = communicator.health();
+    NcclHandle nccl = communicator.nccl();
     int result;
     NcclException refused = null;
-    communicator.guard().enter();
+    nccl.guard().enter();
     try {
-      if (communicator.failureCause() != null) {
+      if (health.failure() != null) {
         work.free();
         communicator.requireReady();
       }
-      communicator.callBegins(work);
-      result = NcclCalls.issue(work, communicator.handle(), stream);
+      communicator.deadlines().callBegins(work);
+      result = NcclCalls.issue(work, nccl.get(), stream);
       if (NcclResults.isFailure(result)) {
         refused = NcclResults.failure(result, work.describe());
       }
     } finally {
-      communicator.callEnds();
-      communicator.guard().leave();
+      communicator.deadlines().callEnds();
+      nccl.guard().leave();
     }
     if (refused == null) {
-      communicator.launched(work, stream, result);
+      communicator.pending().launched(work, stream, result);
       stream.launched(work);
       return;
     }
-    communicator.fail(refused);
-    communicator.completed(work);
+    health.fail(refused);
+    communicator.pending().completed(work);
     work.free();
-    NcclException cause = communicator.failureCause();
+    NcclException cause = health.failure();
     throw cause == null ? refused : cause;
   }
 
@@ -84,7 +86,7 @@ final class CudaLaunch {
       return;
     }
     for (int i = 0; i < guarded.size(); i++) {
-      guarded.get(i).guard().enter();
+      guarded.get(i).nccl().guard().enter();
     }
     int result = NcclResults.SUCCESS;
     NcclException thrown = null;
@@ -96,8 +98,8 @@ final class CudaLaunch {
       }
     } finally {
       for (int i = 0; i < guarded.size(); i++) {
-        guarded.get(i).callEnds();
-        guarded.get(i).guard().leave();
+        guarded.get(i).deadlines().callEnds();
+        guarded.get(i).nccl().guard().leave();
       }
     }
     // Why a call was let go, rather than what NCCL made of it.
@@ -110,7 +112,7 @@ final class CudaLaunch {
 
   private @Nullable NcclException failedBefore() {
     for (int i = 0; i < guarded.size(); i++) {
-      NcclException earlier = guarded.get(i).failureCause();
+      NcclException earlier = guarded.get(i).health().failure();
       if (earlier != null) {
         return earlier;
       }
@@ -130,8 +132,8 @@ final class CudaLaunch {
     }
     for (int i = 0; i < plans.size() && failure == null; i++) {
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        work.communicator.callBegins(work);
-        result = NcclCalls.issue(work, work.communicator.handle(), streamOfPlan.get(i));
+        work.communicator.deadlines().callBegins(work);
+        result = NcclCalls.issue(work, work.communicator.nccl().get(), streamOfPlan.get(i));
         if (NcclResults.isFailure(result)) {
           failure = NcclResults.failure(result, work.describe());
           break;
@@ -150,7 +152,7 @@ final class CudaLaunch {
     if (thrown == null) {
       noteLaunches(result);
     } else {
-      guarded.forEach(communicator -> communicator.fail(thrown));
+      guarded.forEach(communicator -> communicator.health().fail(thrown));
       plans.forEach(CudaLaunch::drop);
     }
     streams.forEach(CudaStream::leaveLaunch);
@@ -165,7 +167,7 @@ final class CudaLaunch {
     for (int i = 0; i < plans.size(); i++) {
       CudaStream stream = streamOfPlan.get(i);
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        work.communicator.launched(work, stream, result);
+        work.communicator.pending().launched(work, stream, result);
       }
       stream.launched(plans.get(i));
     }
@@ -175,7 +177,7 @@ final class CudaLaunch {
     CudaWork work = plan;
     while (work != null) {
       CudaWork following = (CudaWork) work.next;
-      work.communicator.completed(work);
+      work.communicator.pending().completed(work);
       work.free();
       work = following;
     }

@@ -28,6 +28,8 @@ final class CudaLedger {
   /** The submitting thread's. */
   private long oneSided;
 
+  private volatile long agreed;
+
   CudaLedger(int nranks) {
     sent = new PairLedger(nranks);
     expected = new PairLedger(nranks);
@@ -57,6 +59,15 @@ final class CudaLedger {
 
   long collectives() {
     return collectives;
+  }
+
+  /** Collectives up to this one are known to agree with the other ranks of this process. */
+  long agreed() {
+    return agreed;
+  }
+
+  void agreedUpTo(long seq) {
+    agreed = seq;
   }
 
   long sends() {

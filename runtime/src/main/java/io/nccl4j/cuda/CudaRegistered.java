@@ -23,7 +23,7 @@ abstract class CudaRegistered {
     this.communicator = communicator;
     this.buffer = buffer;
     this.handle = handle;
-    communicator.registered(this);
+    communicator.registrations().add(this);
   }
 
   /** NCCL's call that ends it. */
@@ -52,7 +52,7 @@ abstract class CudaRegistered {
     }
     communicator.enterAlone("close of a registration");
     try {
-      communicator.requireIdle("close of a registration");
+      communicator.backlog().requireIdle("close of a registration");
       end();
     } finally {
       communicator.leave();
@@ -65,9 +65,9 @@ abstract class CudaRegistered {
       return;
     }
     closed = true;
-    communicator.deregistered(this);
+    communicator.registrations().remove(this);
     try {
-      if (!handle.equals(MemorySegment.NULL) && communicator.failureCause() == null) {
+      if (!handle.equals(MemorySegment.NULL) && communicator.health().failure() == null) {
         CudaCalls.run(communicator, "deregistration", comm -> deregister(comm, handle));
       }
     } catch (NcclException e) {

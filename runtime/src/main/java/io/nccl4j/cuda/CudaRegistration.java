@@ -12,7 +12,7 @@ final class CudaRegistration extends CudaRegistered implements NcclCommunicator.
   }
 
   static CudaRegistration create(CudaCommunicator communicator, CudaBuffer buffer) {
-    MemorySegment out = communicator.out();
+    MemorySegment out = communicator.nccl().out();
     buffer.hold(communicator.account());
     try {
       CudaCalls.run(

@@ -21,7 +21,7 @@ final class CudaWindow extends CudaRegistered implements NcclCommunicator.Window
   static CudaWindow create(
       CudaCommunicator communicator, CudaBuffer buffer, boolean symmetric, boolean strict) {
     int flags = (symmetric ? SYMMETRIC : 0) | (strict ? STRICT_ORDERING : 0);
-    MemorySegment out = communicator.out();
+    MemorySegment out = communicator.nccl().out();
     buffer.hold(communicator.account());
     try {
       CudaCalls.run(

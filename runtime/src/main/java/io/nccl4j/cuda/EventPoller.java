@@ -18,13 +18,13 @@ final class EventPoller {
     final CudaStream stream;
     final long position;
     final CompletableFuture<Void> future = new CompletableFuture<>();
-    final CudaStream.Patience patience;
+    final StreamWaits.Patience patience;
 
     Waiter(CudaEvent event, CudaStream stream, long position) {
       this.event = event;
       this.stream = stream;
       this.position = position;
-      this.patience = stream.newPatience();
+      this.patience = stream.waits().newPatience();
     }
   }
 
@@ -70,7 +70,7 @@ final class EventPoller {
     }
     int result = Cuda.cuEventQuery(waiter.event.handle());
     if (result == Driver.NOT_READY) {
-      waiter.stream.look();
+      waiter.stream.queue().look();
       waiter.patience.checkDeadline();
       return false;
     }
@@ -87,7 +87,7 @@ final class EventPoller {
   }
 
   private static @org.jspecify.annotations.Nullable NcclException failureAt(Waiter waiter) {
-    waiter.stream.passed(waiter.position);
-    return waiter.stream.failureUpTo(waiter.position);
+    waiter.stream.queue().passed(waiter.position);
+    return waiter.stream.queue().failureUpTo(waiter.position);
   }
 }

@@ -84,7 +84,7 @@ final class JoinMemory {
 
   /** What NCCL says of a communicator; null where it does not, or is busy with a call of it. */
   static @Nullable NcclMemoryStatistics statistics(CudaCommunicator communicator) {
-    if (!Features.MEMORY_STATISTICS.isPresent() || communicator.isInACall()) {
+    if (!Features.MEMORY_STATISTICS.isPresent() || communicator.nccl().isInACall()) {
       return null;
     }
     try {

@@ -89,8 +89,8 @@ final class NcclCalls {
   }
 
   private static int createScaledSum(CudaWork w, MemorySegment comm) {
-    MemorySegment out = w.communicator.opOut();
-    MemorySegment scalar = w.communicator.scalar();
+    MemorySegment out = w.communicator.pending().opOut();
+    MemorySegment scalar = w.communicator.pending().scalar();
     DeviceBuffer onDevice = w.op.deviceScalar();
     if (onDevice != null) {
       scalar = at(onDevice);

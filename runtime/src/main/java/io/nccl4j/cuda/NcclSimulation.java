@@ -74,14 +74,14 @@ final class NcclSimulation {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = ncclSimInfo_v22200.allocate(arena);
       NcclStructs.fillSimInfo(info);
-      communicators.forEach(communicator -> communicator.guard().enter());
+      communicators.forEach(communicator -> communicator.nccl().guard().enter());
       int result;
       try {
         result = plan(works, info);
         failure = failure(result);
         works.forEach(NcclSimulation::dropOp);
       } finally {
-        communicators.forEach(communicator -> communicator.guard().leave());
+        communicators.forEach(communicator -> communicator.nccl().guard().leave());
       }
       if (failure == null) {
         float micros = ncclSimInfo_v22200.estimatedTime(info);
@@ -110,7 +110,7 @@ final class NcclSimulation {
     for (int i = 0; i < works.size() && !NcclResults.isFailure(result); i++) {
       CudaWork work = works.get(i);
       CudaStream stream = (CudaStream) Objects.requireNonNull(work.stream);
-      result = NcclCalls.issue(work, work.communicator.handle(), stream);
+      result = NcclCalls.issue(work, work.communicator.nccl().get(), stream);
     }
     int end = Nccl.ncclGroupSimulateEnd(info);
     return NcclResults.isFailure(result) ? result : end;
@@ -118,7 +118,7 @@ final class NcclSimulation {
 
   private static void dropOp(CudaWork work) {
     if (work.createdOp >= 0) {
-      Nccl.ncclRedOpDestroy(work.createdOp, work.communicator.handle());
+      Nccl.ncclRedOpDestroy(work.createdOp, work.communicator.nccl().get());
       work.createdOp = -1;
     }
   }
@@ -126,7 +126,7 @@ final class NcclSimulation {
   private static void fail(
       Set<CudaCommunicator> communicators, int result, @Nullable NcclException failure) {
     if (failure != null && result != INVALID_ARGUMENT) {
-      communicators.forEach(communicator -> communicator.fail(failure));
+      communicators.forEach(communicator -> communicator.health().fail(failure));
     }
   }
 }

@@ -1,10 +1,10 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -17,36 +17,36 @@ final class Patiently {
     void run();
   }
 
+  /** What ends the wait for the call. */
+  interface Wait {
+    /** Asked again and again: why there is nothing to wait for any more; null otherwise. */
+    @Nullable NcclException over();
+
+    /**
+     * The failure of another rank, which may have made NCCL end the call; null if there is none.
+     */
+    @Nullable NcclException ofPeer();
+
+    /** What to throw at the deadline. */
+    NcclException late();
+
+    /** Makes NCCL let the call go: the caller waits no longer. */
+    void giveUp(NcclException reason);
+  }
+
   private static final Duration STEP = Duration.ofMillis(10);
   private static final Duration LETTING_GO = Duration.ofSeconds(2);
 
   private Patiently() {}
 
   /**
-   * {@link #run(String, Call, Duration, Runnable, Supplier, Supplier)} with nothing to end it
-   * early.
-   */
-  static void run(
-      String name, Call call, Duration timeout, Runnable giveUp, Supplier<NcclException> late) {
-    run(name, call, timeout, giveUp, () -> null, late);
-  }
-
-  /**
    * Returns when the call has.
    *
    * @param name of the thread
-   * @param giveUp makes NCCL let the call go; called when the caller waits no longer
-   * @param early asked again and again: why there is nothing to wait for any more; null otherwise
-   * @param late what to throw at the deadline
-   * @throws NcclException what the call throws, or {@code early} or {@code late} returns
+   * @throws NcclException what the call throws, or {@code wait} says. Where another rank's deadline
+   *     made NCCL end the call, that: NCCL says only that it was aborted
    */
-  static void run(
-      String name,
-      Call call,
-      Duration timeout,
-      Runnable giveUp,
-      Supplier<@Nullable NcclException> early,
-      Supplier<NcclException> late) {
+  static void run(String name, Call call, Duration timeout, Wait wait) {
     AtomicReference<@Nullable Throwable> thrown = new AtomicReference<>();
     Thread thread =
         Thread.ofPlatform()
@@ -61,40 +61,46 @@ final class Patiently {
                   }
                 });
     try {
-      NcclException e = await(thread, timeout, early, late);
+      NcclException e = await(thread, timeout, wait);
       if (e != null) {
-        giveUp.run();
+        wait.giveUp(e);
         // What NCCL writes to stays with the thread, should that not be enough.
         thread.join(LETTING_GO);
         throw e;
       }
     } catch (InterruptedException e) {
-      giveUp.run();
+      AbortedException interrupted =
+          new AbortedException("the wait for other ranks was interrupted", "");
+      interrupted.causedBy(e);
+      wait.giveUp(interrupted);
       Thread.currentThread().interrupt();
-      throw new AbortedException("the wait for other ranks was interrupted", "").causedBy(e);
+      throw interrupted;
     }
     switch (thrown.get()) {
       case null -> {}
-      case NcclException e -> throw e;
+      case NcclException e -> {
+        NcclException first = wait.ofPeer();
+        throw first != null && isDeadline(first) ? first : e;
+      }
       case RuntimeException e -> throw e;
       case Throwable e -> throw new AssertionError("a call of NCCL failed", e);
     }
   }
 
-  private static @Nullable NcclException await(
-      Thread thread,
-      Duration timeout,
-      Supplier<@Nullable NcclException> early,
-      Supplier<NcclException> late)
+  private static boolean isDeadline(NcclException e) {
+    return e instanceof DeadlineException || e.getCause() instanceof DeadlineException;
+  }
+
+  private static @Nullable NcclException await(Thread thread, Duration timeout, Wait wait)
       throws InterruptedException {
     long start = System.nanoTime();
     while (!thread.join(STEP)) {
-      NcclException e = early.get();
+      NcclException e = wait.over();
       if (e != null) {
         return e;
       }
       if (System.nanoTime() - start > timeout.toNanos()) {
-        return late.get();
+        return wait.late();
       }
     }
     return null;

@@ -21,7 +21,7 @@ final class Slot {
   @Nullable Object source;
 
   /** For a wait: the stream that was waited for, up to {@link #otherPosition}. */
-  @Nullable CudaStream other;
+  @Nullable StreamQueue other;
 
   long otherPosition;
 

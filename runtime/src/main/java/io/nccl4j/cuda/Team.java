@@ -28,6 +28,7 @@ final class Team {
   private final String number;
   private final Set<Integer> joining = new HashSet<>();
   private int expected;
+  private @Nullable NcclException failure;
 
   Team(String number) {
     this.number = number;
@@ -40,6 +41,10 @@ final class Team {
 
   void add(CudaCommunicator communicator) {
     ranks.add(communicator);
+    NcclException before = failure();
+    if (before != null) {
+      communicator.health().fail(before);
+    }
   }
 
   /** A rank was closed: those that need more of it fail. */
@@ -58,24 +63,37 @@ final class Team {
     return children.computeIfAbsent(childNumber, Team::new);
   }
 
-  /** The other ranks cannot go on without the one that failed. */
+  /** The other ranks cannot go on without the one that failed, nor can those yet to be added. */
   void failed(CudaCommunicator failed, NcclException cause) {
+    gaveUp(failed.rank(), failed.name(), cause);
     for (CudaCommunicator other : ranks) {
       if (other != failed) {
-        other.fail(relayed(failed, cause));
+        other.health().fail(relayed(failed.rank(), failed.name(), cause));
       }
     }
   }
 
-  private static NcclException relayed(CudaCommunicator failed, NcclException cause) {
-    String by = " (rank " + failed.rank() + " of communicator " + failed.name() + ")";
+  /** Notes why a rank goes on no longer, perhaps before it has joined. */
+  synchronized void gaveUp(int rank, String name, NcclException cause) {
+    if (failure == null) {
+      failure = relayed(rank, name, cause);
+    }
+  }
+
+  /** What other ranks are told of the first that goes on no longer; null if there is none. */
+  synchronized @Nullable NcclException failure() {
+    return failure;
+  }
+
+  private static NcclException relayed(int rank, String name, NcclException cause) {
+    String by = " (rank " + rank + " of communicator " + name + ")";
     return (switch (cause) {
           case AbortedException e -> new AbortedException(e.problem(), e.remedy());
           case MismatchException e -> new MismatchException(e.problem(), e.remedy());
           default ->
               new PeerFailedException(
-                  failed.rank(),
-                  "rank " + failed.rank() + " failed: " + cause.problem() + by,
+                  rank,
+                  "rank " + rank + " failed: " + cause.problem() + by,
                   "look at that rank; create a new communicator");
         })
         .causedBy(cause);
@@ -148,7 +166,7 @@ final class Team {
   /** The first contradiction between a rank and its peers here; null if there is none yet. */
   @Nullable MismatchException mismatch(CudaCommunicator waiting) {
     CudaLedger own = waiting.ledger();
-    long first = Math.max(waiting.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
+    long first = Math.max(own.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
     long compared = own.collectives();
     for (int i = 0; i < ranks.size(); i++) {
       CudaCommunicator other = ranks.get(i);
@@ -160,7 +178,7 @@ final class Team {
         }
       }
     }
-    waiting.agreedUpTo(compared);
+    own.agreedUpTo(compared);
     for (int i = 0; i < ranks.size(); i++) {
       MismatchException e = pairs(waiting, ranks.get(i));
       if (e != null) {

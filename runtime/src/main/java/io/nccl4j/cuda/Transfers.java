@@ -24,7 +24,7 @@ final class Transfers {
     this.device = device;
     PinnedHeap.Block block = device.pinned().allocate(MemoryPurpose.COPY, BYTES);
     try {
-      this.stream = CudaStream.newHandle(device);
+      this.stream = StreamHandle.newHandle(device);
     } catch (NcclException e) {
       device.pinned().free(block);
       throw e;

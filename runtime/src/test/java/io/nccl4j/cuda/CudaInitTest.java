@@ -13,10 +13,13 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -27,6 +30,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** How joining fails: in time, with the reason, and without leaving anything. */
 class CudaInitTest {
   private static final CommunicatorConfig SHORT = CudaRig.config(400, 20_000, 2_000);
+  private static final CommunicatorConfig LONG = CudaRig.config(20_000, 20_000, 2_000);
   private static final long SECOND = 1_000_000_000L;
 
   private StandIn standIn = StandIn.require();
@@ -68,10 +72,12 @@ class CudaInitTest {
             2, rank -> Communicator.initRank(CudaRig.device(rank), 3, id, rank, SHORT).close());
     long took = System.nanoTime() - start;
     for (int rank = 0; rank < 2; rank++) {
-      DeadlineException e = assertInstanceOf(DeadlineException.class, thrown.get(rank));
+      // Who gave up first ends the other's wait.
+      boolean first = thrown.get(rank) instanceof DeadlineException;
+      Throwable e = first ? thrown.get(rank) : requirePeersDeadline(thrown.get(rank), 1 - rank);
       requireText(
           e,
-          "rank " + rank + " joining",
+          "rank " + (first ? rank : 1 - rank) + " joining",
           "ranks that have not joined in this process: ",
           "2)",
           "400 ms",
@@ -172,6 +178,31 @@ class CudaInitTest {
     assertEquals(4, standIn.calls("ncclCommAbort"));
   }
 
+  /**
+   * NCCL frees the handle that it has written, since the call fails: nobody may ask it anything.
+   */
+  @Test
+  void handleIsFreedWhileOthersLook() {
+    standIn.reset();
+    standIn.inject("launch of an init@0", 1, StandIn.Fault.DELAY, 150);
+    requireText(join(2, CudaRig.CONFIG), "joining", "(2)", "cannot be launched");
+    assertEquals(0, standIn.calls("ncclCommGetAsyncError"));
+    assertEquals(0, standIn.calls("ncclCommAbort"));
+    // The first rank's handle lasts, and is aborted.
+    standIn.inject("launch of an init@1", 1, StandIn.Fault.DELAY, 150);
+    requireText(join(2, CudaRig.CONFIG), "joining", "(2)", "cannot be launched");
+    assertTrue(CudaRig.eventually(() -> standIn.calls("ncclCommAbort") == 1));
+  }
+
+  /** The deadline passes while the handle is made: whoever makes it aborts it, nobody else. */
+  @Test
+  void handleComesAfterTheDeadline() {
+    standIn.reset();
+    standIn.inject("launch of an init@0", 1, StandIn.Fault.DELAY, 700);
+    assertInstanceOf(DeadlineException.class, join(1, SHORT));
+    assertEquals(0, standIn.calls("ncclCommAbort"));
+  }
+
   @Test
   void rankIsLate() {
     standIn.inject("ncclCommInitRankConfig@1", 1, StandIn.Fault.DELAY, 100);
@@ -244,6 +275,109 @@ class CudaInitTest {
             });
     CudaException e = assertInstanceOf(CudaException.class, thrown);
     requireText(e, "joining", "out of memory");
+  }
+
+  // ---- a peer's deadline
+
+  /** The rank was told that another one gave up, and why. */
+  private static Throwable requirePeersDeadline(Throwable thrown, int rank) {
+    PeerFailedException e =
+        assertInstanceOf(PeerFailedException.class, thrown, () -> "not " + thrown);
+    assertEquals(rank, e.rank());
+    return assertInstanceOf(DeadlineException.class, e.getCause());
+  }
+
+  private static void requireQuick(long start) {
+    long took = System.nanoTime() - start;
+    assertTrue(took < 10 * SECOND, () -> "it waited for its own deadline: " + took + " ns");
+  }
+
+  private static CommunicatorConfig ofRank(int rank) {
+    return rank == 0 ? SHORT : LONG;
+  }
+
+  @Test
+  void peersDeadlineEndsJoining() {
+    UniqueId id = UniqueId.create(Backend.CUDA);
+    long start = System.nanoTime();
+    List<Throwable> thrown =
+        CudaRig.outcomes(
+            2,
+            rank -> Communicator.initRank(CudaRig.device(rank), 3, id, rank, ofRank(rank)).close());
+    requireQuick(start);
+    assertInstanceOf(DeadlineException.class, thrown.getFirst());
+    requirePeersDeadline(thrown.get(1), 0);
+  }
+
+  /** NCCL reports an error of its own by then: the deadline is the reason. */
+  @Test
+  void peersDeadlineOutranksNcclsError() {
+    UniqueId id = UniqueId.create(Backend.CUDA);
+    Throwable first =
+        CudaRig.outcome(rank -> Communicator.initRank(CudaRig.device(0), 2, id, 0, SHORT).close());
+    assertInstanceOf(DeadlineException.class, first);
+    standIn.inject("ncclCommInitRankConfig@1", 1, StandIn.Fault.ERROR, 6);
+    Throwable second =
+        CudaRig.outcome(rank -> Communicator.initRank(CudaRig.device(1), 2, id, 1, LONG).close());
+    requirePeersDeadline(second, 0);
+  }
+
+  @Test
+  void peersDeadlineEndsASplit() {
+    requirePeersDeadlineEnds(
+        (rig, rank) -> rig.communicators.get(rank).split(0, rank, ofRank(rank)));
+  }
+
+  @Test
+  void peersDeadlineEndsAGrow() {
+    CompletableFuture<UniqueId> id = new CompletableFuture<>();
+    requirePeersDeadlineEnds(
+        (rig, rank) -> {
+          NcclCommunicator nccl = NcclCommunicator.of(rig.communicators.get(rank));
+          UniqueId own = rank == 0 ? nccl.createGrowId() : null;
+          if (own != null) {
+            id.complete(own);
+          }
+          id.join();
+          return nccl.grow(4, own, ofRank(rank));
+        });
+  }
+
+  /** Makes a child of a rank. */
+  private interface Child {
+    Communicator make(CudaRig rig, int rank);
+  }
+
+  /** Of three ranks the last one does not come. */
+  private static void requirePeersDeadlineEnds(Child child) {
+    try (CudaRig rig = new CudaRig(0, 3, LONG)) {
+      long start = System.nanoTime();
+      List<Throwable> thrown = CudaRig.outcomes(2, rank -> child.make(rig, rank).close());
+      requireQuick(start);
+      assertInstanceOf(DeadlineException.class, thrown.getFirst());
+      requirePeersDeadline(thrown.get(1), 0);
+      assertEquals(Communicator.State.FAILED, rig.communicators.get(2).state());
+    }
+  }
+
+  /** A rank's child is made after another one's was aborted. */
+  @Test
+  void lateChildLearnsOfAnAbort() {
+    try (CudaRig rig = new CudaRig(2)) {
+      standIn.inject("ncclCommUserRank@1", 1, StandIn.Fault.DELAY, 200);
+      List<Throwable> thrown =
+          CudaRig.outcomes(
+              2,
+              rank -> {
+                try (Communicator child = rig.communicators.get(rank).split(0, rank)) {
+                  if (rank == 0) {
+                    child.abort();
+                  }
+                  assertEquals(Communicator.State.ABORTED, child.state());
+                }
+              });
+      thrown.forEach(e -> assertInstanceOf(CudaRig.Nothing.class, e, e::toString));
+    }
   }
 
   // ---- children

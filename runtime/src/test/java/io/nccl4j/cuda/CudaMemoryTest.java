@@ -338,7 +338,7 @@ class CudaMemoryTest {
   @ValueSource(booleans = {false, true})
   void streamsOfOthersAreWrapped(boolean defaultStream) {
     CudaDevice device = (CudaDevice) CudaRig.device(0);
-    long made = defaultStream ? 0 : CudaStream.newHandle(device).address();
+    long made = defaultStream ? 0 : StreamHandle.newHandle(device).address();
     long before = standIn.live("stream");
     try (CudaRig rig = new CudaRig(1);
         Event event = device.newEvent()) {
@@ -376,7 +376,7 @@ class CudaMemoryTest {
   @Test
   void streamsOfOtherDevicesAreNotWrapped() {
     CudaDevice other = (CudaDevice) CudaRig.device(1);
-    MemorySegment made = CudaStream.newHandle(other);
+    MemorySegment made = StreamHandle.newHandle(other);
     for (long handle : new long[] {2, made.address()}) {
       InvalidArgumentException e =
           assertThrows(
@@ -497,7 +497,7 @@ class CudaMemoryTest {
                 }
                 assertTrue(
                     CudaRig.eventually(
-                        () -> standIn.calls("cuGraphLaunch") >= CudaStream.CAPACITY));
+                        () -> standIn.calls("cuGraphLaunch") >= StreamQueue.CAPACITY));
                 Thread.sleep(50);
                 rig.communicators.get(0).abort();
               });

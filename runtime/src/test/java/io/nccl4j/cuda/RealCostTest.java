@@ -146,7 +146,7 @@ class RealCostTest {
                   Nccl.ncclAllReduce$address(),
                   MemorySegment.ofAddress(buffer.address()),
                   (long) COUNT,
-                  ((CudaCommunicator) communicator).handle(),
+                  ((CudaCommunicator) communicator).nccl().get(),
                   ((CudaStream) stream).handle(),
                   CALLS);
       assertTrue(nanos > 0, () -> "ncclAllReduce: " + -nanos);
