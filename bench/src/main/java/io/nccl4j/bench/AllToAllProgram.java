@@ -1,10 +1,5 @@
 package io.nccl4j.bench;
 
-import io.nccl4j.Communicator;
-import io.nccl4j.DataType;
-import io.nccl4j.DeviceBuffer;
-import io.nccl4j.ReduceOp;
-import io.nccl4j.Stream;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -12,41 +7,20 @@ import java.util.stream.IntStream;
 public final class AllToAllProgram extends SingleCall {
   /** The program. */
   public AllToAllProgram() {
-    super("alltoall", "alltoall_perf", "each rank sends a block of its own to every rank");
-  }
-
-  @Override
-  public boolean reduces() {
-    return false;
+    super(
+        "alltoall",
+        "alltoall_perf",
+        "each rank sends a block of its own to every rank",
+        false,
+        Root.NONE,
+        Blocks.EXCHANGED,
+        (communicator, send, recv, count, type, op, root, stream) ->
+            communicator.allToAll(send, recv, count, type, stream));
   }
 
   @Override
   public boolean inPlace() {
     return false;
-  }
-
-  @Override
-  public Shape shape(long elements, int elementBytes, int nranks) {
-    long block = Shape.block(elements, elementBytes, nranks);
-    return new Shape(nranks * block, nranks * block, block, 0, 0);
-  }
-
-  @Override
-  public void launch(
-      Communicator communicator,
-      DeviceBuffer send,
-      DeviceBuffer recv,
-      long count,
-      DataType type,
-      ReduceOp op,
-      int root,
-      Stream stream) {
-    communicator.allToAll(send, recv, count, type, stream);
-  }
-
-  @Override
-  public double busFactor(int nranks) {
-    return (nranks - 1.0) / nranks;
   }
 
   @Override

@@ -1,10 +1,11 @@
 package io.nccl4j.bench;
 
+import java.io.File;
+import java.io.FileInputStream;
 import java.io.IOException;
 import java.lang.management.CompilationMXBean;
 import java.lang.management.ManagementFactory;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.LockSupport;
@@ -15,7 +16,8 @@ import java.util.concurrent.locks.LockSupport;
  * operation that is measured is not the one to blame.
  */
 final class CompilerThreads {
-  private static final Path TASKS = Path.of("/proc/self/task");
+  private static final File TASKS = new File("/proc/self/task");
+  private static final int STAT_BYTES = 128;
   private static final long LOOK_NANOS = 1_000_000;
   private static final int QUIET_LOOKS = 3;
   private static final long PATIENCE_NANOS = 1_000_000_000;
@@ -48,7 +50,7 @@ final class CompilerThreads {
 
   /** Whether a compiler is running now; elsewhere than on Linux nobody can tell. */
   static boolean anyRuns() {
-    String[] tasks = TASKS.toFile().list();
+    String[] tasks = TASKS.list();
     if (tasks == null) {
       return false;
     }
@@ -61,9 +63,12 @@ final class CompilerThreads {
   }
 
   private static boolean isRunningCompiler(String task) {
-    try {
+    // Little code, so that the compilers it looks at have little to do with it.
+    try (FileInputStream file = new FileInputStream(TASKS + "/" + task + "/stat")) {
       // "tid (name) state ...": the name may hold anything, the state follows the last parenthesis.
-      String stat = Files.readString(TASKS.resolve(task).resolve("stat"));
+      byte[] bytes = new byte[STAT_BYTES];
+      String stat =
+          new String(bytes, 0, Math.max(0, file.read(bytes)), StandardCharsets.ISO_8859_1);
       int end = stat.lastIndexOf(')');
       int name = stat.indexOf('(') + 1;
       if (stat.startsWith("C1 Compiler", name) || stat.startsWith("C2 Compiler", name)) {

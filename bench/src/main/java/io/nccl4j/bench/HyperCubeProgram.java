@@ -39,8 +39,7 @@ public final class HyperCubeProgram extends Program {
 
   @Override
   public Shape shape(long elements, int elementBytes, int nranks) {
-    long block = Shape.block(elements, elementBytes, nranks);
-    return new Shape(block, nranks * block, block, block, 0);
+    return Blocks.GATHERED.shape(elements, elementBytes, nranks);
   }
 
   @Override

@@ -24,17 +24,25 @@ final class LineProbe {
   private static final long MOST_NANOS = 500_000_000;
   private static final int LOOK_SPINS = 1 << 12;
   private static final int MOST_PAIRS = 8;
+  private static final int MOST_TRIES = 8;
+  private static final double ALIKE = 0.1;
 
   private final long[] line = new long[LENGTH];
   private volatile boolean over;
 
   private LineProbe() {}
 
-  /** Has the compilers see the code: interpreted, it would measure the interpreter. */
+  /**
+   * Has the compilers see the code, until it gets no faster: interpreted, it is that which counts.
+   */
   static void warmUp() {
-    for (int i = 0; i < 4 && Bench.PROCESSORS > 1; i++) {
-      new LineProbe().pair(0, 1);
-      CompilerThreads.awaitIdle();
+    double last = 0;
+    for (int i = 0; i < MOST_TRIES && Bench.PROCESSORS > 1; i++) {
+      double nanos = new LineProbe().pair(0, 1);
+      if (Math.abs(nanos - last) < ALIKE * nanos) {
+        return;
+      }
+      last = nanos;
     }
   }
 

@@ -37,14 +37,14 @@ public abstract class Program {
   public static List<Program> all() {
     return List.of(
         new AllReduceProgram(),
-        new AllGatherProgram(),
-        new ReduceScatterProgram(),
-        new BroadcastProgram(),
-        new ReduceProgram(),
+        SingleCall.allGather(),
+        SingleCall.reduceScatter(),
+        SingleCall.broadcast(),
+        SingleCall.reduce(),
         new AllToAllProgram(),
         new AllToAllVProgram(),
-        new GatherProgram(),
-        new ScatterProgram(),
+        SingleCall.gather(),
+        SingleCall.scatter(),
         new SendRecvProgram(),
         new HyperCubeProgram());
   }

@@ -15,7 +15,7 @@ import java.util.stream.LongStream;
  * the v-forms add a few, or send nothing, by rank. Behind what is received some elements must stay
  * as they are.
  */
-final class SelfTestOperation extends SingleCall {
+final class SelfTestOperation extends Program {
   /** What is called. */
   enum Kind {
     ALL_REDUCE("allReduce"),
@@ -122,7 +122,18 @@ final class SelfTestOperation extends SingleCall {
   }
 
   @Override
-  public void launch(
+  Operation prepare(
+      Communicator communicator,
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      Case size,
+      ReduceOp op,
+      Stream stream) {
+    long count = size.shape().count();
+    return stage -> launch(communicator, send, recv, count, size.type(), op, size.root(), stream);
+  }
+
+  private void launch(
       Communicator c,
       DeviceBuffer send,
       DeviceBuffer recv,

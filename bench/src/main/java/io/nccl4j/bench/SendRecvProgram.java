@@ -4,7 +4,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
-import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.List;
 
@@ -18,12 +17,12 @@ public final class SendRecvProgram extends SingleCall {
     super(
         "sendrecv",
         "sendrecv_perf",
-        "each rank sends to the next and receives from the previous, in a ring");
-  }
-
-  @Override
-  public boolean reduces() {
-    return false;
+        "each rank sends to the next and receives from the previous, in a ring",
+        false,
+        Root.NONE,
+        Blocks.EVEN,
+        (communicator, send, recv, count, type, op, root, stream) ->
+            ring(communicator, send, recv, count, type, stream));
   }
 
   @Override
@@ -31,20 +30,12 @@ public final class SendRecvProgram extends SingleCall {
     return false;
   }
 
-  @Override
-  public Shape shape(long elements, int elementBytes, int nranks) {
-    return Shape.even(elements);
-  }
-
-  @Override
-  public void launch(
+  private static void ring(
       Communicator communicator,
       DeviceBuffer send,
       DeviceBuffer recv,
       long count,
       DataType type,
-      ReduceOp op,
-      int root,
       Stream stream) {
     int nranks = communicator.nranks();
     int rank = communicator.rank();
@@ -53,11 +44,6 @@ public final class SendRecvProgram extends SingleCall {
       communicator.recv(recv, count, type, (rank + nranks - 1) % nranks, stream);
       group.launch();
     }
-  }
-
-  @Override
-  public double busFactor(int nranks) {
-    return 1;
   }
 
   @Override

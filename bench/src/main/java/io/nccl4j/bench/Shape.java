@@ -12,11 +12,6 @@ package io.nccl4j.bench;
  */
 public record Shape(
     long sendCount, long recvCount, long count, long sendInPlaceOffset, long recvInPlaceOffset) {
-  /** The shape of an operation that sends, receives and names the same count. */
-  public static Shape even(long count) {
-    return new Shape(count, count, count, 0, 0);
-  }
-
   /**
    * The elements of one rank's block when a size is divided over ranks: rounded down to 16 bytes,
    * as nccl-tests does.

@@ -4,8 +4,8 @@ import java.util.function.LongFunction;
 
 /**
  * What runs untimed before the first size. First the just-in-time compilers get to work: operations
- * of each size are repeated until nothing more is compiled, which nccl-tests, compiled ahead of
- * time, does not need. Then each size gets the warm-up operations of {@code -w}.
+ * of each size are repeated until they get no faster, which nccl-tests, compiled ahead of time,
+ * does not need. Then each size gets the warm-up operations of {@code -w}.
  *
  * <p>All ranks run the same number of operations, because they decide by times all of them know.
  */
@@ -15,13 +15,26 @@ final class WarmUp {
 
   private static final double LATER_BUDGET = 0.5e9;
 
-  /** Operations after which the compilers have seen enough, where time permits. */
-  private static final long ENOUGH = 20_000;
-
+  private static final long SMALL_BYTES = 1 << 10;
   private static final double BATCH_NANOS = 5e6;
-  private static final int FIRST_BATCH = 100;
   private static final int MAX_BATCH = 1 << 16;
+
+  /** Once batches do not get faster by this part ... */
+  private static final double IMPROVEMENT = 0.03;
+
+  /** ... for so many, or for some and so long, the compilers have done what matters ... */
+  private static final int MOST_SAME_BATCHES = 20;
+
+  private static final int LEAST_SAME_BATCHES = 3;
+  private static final double SAME_NANOS = 200e6;
+
+  /** ... but for sizes whose time is all code: there they must have finished, ... */
+  private static final long MOST_QUIET_BYTES = 64 << 10;
+
   private static final int QUIET_BATCHES = 3;
+
+  /** ... and have seen so many operations. */
+  private static final long ENOUGH = 20_000;
 
   private final Options options;
   private final RankSet ranks;
@@ -47,8 +60,15 @@ final class WarmUp {
   void run(LongFunction<Case> cases) {
     long[] sizes = options.sweep().doublings().toArray();
     double left = compile ? budget : 0;
+    if (sizes[0] > SMALL_BYTES && left > 0) {
+      // Small operations are many in a short time: what surrounds the loops over data is compiled
+      // by
+      // then, and the loops are not interpreted for long.
+      left -= compile(cases.apply(SMALL_BYTES), left / 2, false);
+    }
     for (int i = 0; i < sizes.length && left > 0; i++) {
-      left -= compile(cases.apply(sizes[i]), left / (sizes.length - i));
+      boolean quiet = sizes[i] <= MOST_QUIET_BYTES;
+      left -= compile(cases.apply(sizes[i]), left / (sizes.length - i), quiet);
     }
     budget = LATER_BUDGET;
     for (long size : sizes) {
@@ -64,22 +84,35 @@ final class WarmUp {
    * themselves: ranks that poll would keep them from ever finishing. Returns the nanoseconds it
    * took.
    */
-  private double compile(Case size, double share) {
+  private double compile(Case size, double share, boolean untilQuiet) {
     ranks.prepare(size, false, options.iterations());
     long start = System.nanoTime();
     double spent = 0;
+    double fastest = Double.MAX_VALUE;
+    double improved = 0;
     long operations = 0;
-    int batch = FIRST_BATCH;
+    int batch = 1;
+    int same = 0;
     int quiet = 0;
-    while (spent < share && (quiet < QUIET_BATCHES || operations < ENOUGH)) {
+    while (spent < share
+        && (untilQuiet
+            ? quiet < QUIET_BATCHES || operations < ENOUGH
+            : same < MOST_SAME_BATCHES
+                && (same < LEAST_SAME_BATCHES || spent - improved < SAME_NANOS))) {
       long before = CompilerThreads.compileMillis();
       double nanos = team.max(timing.nanos(batch, options.blocking()));
       CompilerThreads.awaitIdle();
-      boolean compiled = team.max(CompilerThreads.compileMillis() - before) > 0;
-      quiet = compiled ? 0 : quiet + 1;
+      quiet = team.max(CompilerThreads.compileMillis() - before) > 0 ? 0 : quiet + 1;
+      spent = team.max(System.nanoTime() - start);
+      if (nanos / batch < (1 - IMPROVEMENT) * fastest) {
+        fastest = nanos / batch;
+        improved = spent;
+        same = 0;
+      } else {
+        same++;
+      }
       operations += batch;
       batch = (int) Math.clamp(batch * BATCH_NANOS / nanos, 1, MAX_BATCH);
-      spent = team.max(System.nanoTime() - start);
     }
     return spent;
   }

@@ -285,6 +285,11 @@ final class Worker {
     int threads = allRanks / ranks.size();
     int thread = ranks.first().world().rank() / ranks.size();
     double[] all = new double[threads * count];
+    if (careful) {
+      // Marks take their time the first time.
+      timing.eachMicros(count, options.blocking());
+      CompilerThreads.awaitIdle();
+    }
     double[] own = timing.eachMicros(count, options.blocking());
     System.arraycopy(own, 0, all, thread * count, count);
     double[] sums = team.sums(all);

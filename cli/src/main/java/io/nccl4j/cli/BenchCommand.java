@@ -354,8 +354,7 @@ final class BenchCommand implements Callable<Integer> {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
     if (ranks.isParent()) {
-      List<String> arguments = spec.root().commandLine().getParseResult().originalArgs();
-      return new ProcessGroup(context, options, procs).run(arguments);
+      return new ProcessGroup(context, options, procs).runAgain(spec);
     }
     if (ranks.isChild()) {
       ParentWatch.start();

@@ -3,6 +3,7 @@ package io.nccl4j.cli;
 import io.nccl4j.bench.Program;
 import java.io.PrintStream;
 import java.io.PrintWriter;
+import java.util.List;
 import java.util.Map;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
@@ -56,7 +57,8 @@ public final class Main {
     commandLine.addSubcommand(new InfoCommand(context, top));
     commandLine.addSubcommand(new DoctorCommand(context));
     commandLine.addSubcommand(new MemoryCommand(context));
-    Program.all().forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
+    programs(arguments)
+        .forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
     commandLine
         .addSubcommand(new CompareCommand(context))
         .addSubcommand(new ReportCommand(context))
@@ -76,6 +78,21 @@ public final class Main {
     } catch (RuntimeException e) {
       return report(e, top);
     }
+  }
+
+  /**
+   * The one that is named first, without the others, whose options take a while to read; or all.
+   */
+  private static List<Program> programs(String... arguments) {
+    List<Program> named =
+        Program.all().stream()
+            .filter(
+                program ->
+                    arguments.length > 0
+                        && (program.command().equals(arguments[0])
+                            || program.testsName().equals(arguments[0])))
+            .toList();
+    return named.isEmpty() ? Program.all() : named;
   }
 
   private int badOption(ParameterException e, String[] arguments) {

@@ -14,6 +14,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Model.CommandSpec;
 
 /**
  * Processes that run one command together, each with some of the ranks. This process makes the
@@ -49,6 +50,11 @@ final class ProcessGroup {
   ProcessGroup withVariables(IntFunction<Map<String, String>> own) {
     variables = own;
     return this;
+  }
+
+  /** Runs this process's own command line in all of them; see {@link #run(List)}. */
+  int runAgain(CommandSpec spec) throws InterruptedException {
+    return run(spec.root().commandLine().getParseResult().originalArgs());
   }
 
   /**

@@ -1,5 +1,7 @@
 package io.nccl4j.bench.report;
 
+import java.math.BigDecimal;
+import java.math.MathContext;
 import java.util.List;
 import java.util.Locale;
 
@@ -83,11 +85,6 @@ final class LogChart {
     }
     out.append(line("axis", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM));
     out.append(text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8, "middle", "size"));
-    out.append("<text transform=\"rotate(-90)\" x=\"")
-        .append(-(TOP + HEIGHT - BOTTOM) / 2)
-        .append("\" y=\"13\" text-anchor=\"middle\">")
-        .append(unit)
-        .append("</text>");
     all.forEach(series -> line(out, series));
   }
 
@@ -143,10 +140,10 @@ final class LogChart {
     return power;
   }
 
+  /** One digit, at most, behind zeros: ticks are 1, 2 or 5 times a power of ten. */
   private static String tick(double value) {
-    return value >= 1e-3 && value < 1e7
-        ? new java.math.BigDecimal(format("%.3f", value)).stripTrailingZeros().toPlainString()
-        : Units.number(value);
+    BigDecimal digit = new BigDecimal(value).round(new MathContext(1)).stripTrailingZeros();
+    return value >= 1e-4 && value < 1e7 ? digit.toPlainString() : digit.toString();
   }
 
   private static String line(String style, double x1, double y1, double x2, double y2) {

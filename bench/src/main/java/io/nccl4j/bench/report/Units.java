@@ -21,21 +21,14 @@ final class Units {
     return String.format(Locale.ROOT, format, value, BYTES[unit]);
   }
 
-  /** Three significant digits, without an exponent from 0.001 to below 10 million. */
+  /** Three significant digits, without an exponent from 0.0001 to below 10 million. */
   static String number(double value) {
     double size = Math.abs(value);
-    if (size == 0 || size >= 100 && size < 1e7) {
-      return String.format(Locale.ROOT, "%.0f", value);
+    if (size != 0 && (size < 1e-4 || size >= 1e7)) {
+      return String.format(Locale.ROOT, "%.2e", value);
     }
-    if (size >= 10 && size < 100) {
-      return String.format(Locale.ROOT, "%.1f", value);
-    }
-    if (size >= 1 && size < 10) {
-      return String.format(Locale.ROOT, "%.2f", value);
-    }
-    return size >= 0.001 && size < 1
-        ? String.format(Locale.ROOT, "%.3f", value)
-        : String.format(Locale.ROOT, "%.2e", value);
+    int integral = size == 0 ? 3 : (int) Math.floor(Math.log10(size)) + 1;
+    return String.format(Locale.ROOT, "%." + Math.max(0, 3 - integral) + "f", value);
   }
 
   /** The text, as a part of HTML or of an attribute's value. */

@@ -156,6 +156,9 @@ class ResultFilesTest {
     assertEquals(1000, LogChart.step(720, true), 1e-9);
     assertEquals("4 KiB", Units.bytes(4096));
     assertEquals("12.3", Units.number(12.34));
+    assertEquals("0.00123", Units.number(0.001234));
+    assertEquals("0.000123", Units.number(0.0001234));
+    assertEquals("1.23e-05", Units.number(0.00001234));
     String chart =
         LogChart.svg(
             "t",
