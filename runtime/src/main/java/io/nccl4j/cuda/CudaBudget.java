@@ -47,13 +47,26 @@ final class CudaBudget {
   private static boolean nvlsOff;
 
   private final List<CudaDevice> devices;
+  private final List<CudaDevice> asked;
   private final CommunicatorConfig config;
   private final String what;
   private final MemoryQuery query;
   private final boolean first;
 
-  private CudaBudget(List<CudaDevice> devices, int nranks, CommunicatorConfig config, String what) {
+  /**
+   * A question.
+   *
+   * @param devices of this process's ranks, each on the device with its index
+   * @param asked those of them whose memory is looked at
+   */
+  private CudaBudget(
+      List<CudaDevice> devices,
+      List<CudaDevice> asked,
+      int nranks,
+      CommunicatorConfig config,
+      String what) {
     this.devices = devices;
+    this.asked = asked;
     this.config = config;
     this.what = what;
     this.query = query(nranks);
@@ -70,9 +83,35 @@ final class CudaBudget {
     Plan plan =
         config.memoryPolicy() == MemoryPolicy.OFF
             ? new Plan(config, null)
-            : new CudaBudget(devices, nranks, config, "communicator " + name).decide();
+            : new CudaBudget(devices, devices, nranks, config, "communicator " + name).decide();
     started = true;
     return plan;
+  }
+
+  /**
+   * Decides for one rank of a communicator that is made of another one.
+   *
+   * @param devices of the parent's ranks of this process
+   * @param nranks of the child at most
+   * @param what for messages
+   * @throws MemoryBudgetException if it does not fit
+   */
+  static synchronized Plan planChild(
+      CudaDevice device,
+      List<CudaDevice> devices,
+      int nranks,
+      CommunicatorConfig config,
+      String what) {
+    return config.memoryPolicy() == MemoryPolicy.OFF
+        ? new Plan(config, null)
+        : new CudaBudget(devices, List.of(device), nranks, config, what).decide();
+  }
+
+  /** What a rank of a child takes, whose number of ranks is known. */
+  static synchronized MemoryPrediction predictChild(
+      CudaDevice device, List<CudaDevice> devices, int nranks, CommunicatorConfig config) {
+    CudaBudget budget = new CudaBudget(devices, List.of(device), nranks, config, "");
+    return budget.predict(budget.query);
   }
 
   private MemoryPrediction predict(MemoryQuery asked) {
@@ -84,13 +123,14 @@ final class CudaBudget {
     int seen = CudaLibraries.deviceCount();
     // A process that sees one GPU is one of many on its machine, as a rule.
     int node = Math.min(nranks, seen > 1 ? seen : USUAL_NODE);
+    int here = Math.min(nranks, devices.size());
     boolean shared = devices.stream().distinct().count() < devices.size();
     MemoryQuery start = MemoryQuery.of(device.backend());
     MemoryQuery known =
         (shared && devices.stream().distinct().count() == 1 ? start.onOneGpu() : start)
             .with(Lever.NRANKS, nranks)
-            .with(Lever.RANKS_PER_NODE, Math.max(devices.size(), node))
-            .with(Lever.RANKS_PER_PROCESS, devices.size())
+            .with(Lever.RANKS_PER_NODE, Math.max(here, node))
+            .with(Lever.RANKS_PER_PROCESS, here)
             .with(Lever.NCCL, CudaLibraries.ncclVersion())
             .with(Lever.ARCH, Math.clamp(device.capability(), OLDEST_ARCH, NEWEST_ARCH))
             .with(Lever.P2P, seen > 1 && device.peers().isEmpty() ? 0 : 1)
@@ -107,7 +147,7 @@ final class CudaBudget {
     if (config.memoryBudget() != CommunicatorConfig.NO_BUDGET) {
       limits.add(new Limit("memory-budget", config.memoryBudget(), true));
     }
-    for (CudaDevice device : devices) {
+    for (CudaDevice device : asked) {
       int ranks = Collections.frequency(devices, device);
       long budget = Device.memoryBudget();
       if (budget != CommunicatorConfig.NO_BUDGET) {

@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPrediction;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
@@ -15,6 +16,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -55,10 +57,15 @@ final class CudaChildren {
       throw new InvalidArgumentException(
           "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
     }
+    // The largest child that there can be: who will be in this one is known to NCCL alone.
+    CudaBudget.Plan plan =
+        color == Communicator.NO_COLOR
+            ? new CudaBudget.Plan(config, null)
+            : plan("split", parent.nranks(), config);
     try {
       return make(
           team.child(++splits, color),
-          config,
+          plan,
           "split",
           (comm, arena, out, nativeConfig) ->
               Nccl.ncclCommSplit(comm, color, key, out, nativeConfig));
@@ -84,9 +91,11 @@ final class CudaChildren {
       if (!stay.isEmpty()) {
         throw leftOutBefore("shrink", stay);
       }
+      CudaBudget.Plan plan;
       if (abort) {
         parent.requireOpen();
         CudaBacklog.requireNoGroup("shrink");
+        plan = plan("shrink", parent.nranks() - excluded.length, config);
         health.revoke(
             new AbortedException(
                 "operations of communicator " + parent.name() + " were given up by shrink",
@@ -94,6 +103,7 @@ final class CudaChildren {
       } else {
         parent.requireAlive();
         backlog.requireIdle("shrink");
+        plan = plan("shrink", parent.nranks() - excluded.length, config);
       }
       Arrays.stream(excluded).forEach(leftOut::set);
       String ranks = Arrays.toString(excluded);
@@ -101,7 +111,7 @@ final class CudaChildren {
       CudaCommunicator made =
           make(
               child,
-              config,
+              plan,
               "shrink",
               (comm, arena, out, nativeConfig) ->
                   Nccl.ncclCommShrink(
@@ -198,11 +208,12 @@ final class CudaChildren {
       }
       backlog.requireIdle("grow");
       requireAll("grow");
+      CudaBudget.Plan plan = plan("grow", nranks, config);
       growId = null;
       return Objects.requireNonNull(
           make(
               team.child("grow-" + ++grows),
-              config,
+              plan,
               "grow",
               (comm, arena, out, nativeConfig) ->
                   Nccl.ncclCommGrow(comm, nranks, write(arena, id), -1, out, nativeConfig)));
@@ -230,6 +241,20 @@ final class CudaChildren {
 
   // ---- all of them
 
+  /**
+   * What NCCL is told so that a child fits.
+   *
+   * @throws io.nccl4j.MemoryBudgetException if it does not
+   */
+  private CudaBudget.Plan plan(String what, int nranks, CommunicatorConfig config) {
+    return CudaBudget.planChild(
+        parent.cudaDevice(),
+        team.devices(),
+        nranks,
+        config,
+        what + " of communicator " + parent.name() + ", with " + nranks + " ranks,");
+  }
+
   /** A call that makes a child. */
   private interface Call {
     int run(MemorySegment parent, Arena arena, MemorySegment out, MemorySegment config);
@@ -237,10 +262,12 @@ final class CudaChildren {
 
   /** Makes a child; null if NCCL makes none for this rank. */
   private @Nullable CudaCommunicator make(
-      Team child, CommunicatorConfig config, String what, Call call) {
+      Team child, CudaBudget.Plan plan, String what, Call call) {
+    CommunicatorConfig config = plan.config();
     // NCCL may write to it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.nccl().arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
+    JoinMemory memory = new JoinMemory(List.of(parent.cudaDevice()), plan.prediction());
     CudaCalls.run(
         parent,
         what,
@@ -258,7 +285,18 @@ final class CudaChildren {
     CudaCommunicator made =
         attach(handle, child, config, what + " of communicator " + parent.name());
     made.nccl().keep(nativeName);
+    try {
+      memory.joined(List.of(made), plan.prediction() == null ? null : exact(made));
+    } catch (NcclException e) {
+      made.abort();
+      made.close();
+      throw e;
+    }
     return made;
+  }
+
+  private MemoryPrediction exact(CudaCommunicator made) {
+    return CudaBudget.predictChild(made.cudaDevice(), team.devices(), made.nranks(), made.config());
   }
 
   /** A child that NCCL has made. */

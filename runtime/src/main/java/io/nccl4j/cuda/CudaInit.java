@@ -107,10 +107,12 @@ final class CudaInit implements Patiently.Wait {
     Features.GROW.require();
     NcclConfig.requireKnown(config.nccl());
     List<CudaDevice> devices = List.of(rank.device);
-    SharedMemoryNeed.require(devices, nranks, config, name);
+    CudaBudget.Plan plan = CudaBudget.plan(devices, nranks, config, name);
+    SharedMemoryNeed.require(devices, nranks, plan.config(), name);
     team.expect(rank.rank, nranks);
-    JoinMemory memory = new JoinMemory(devices, null);
-    return new CudaInit(List.of(rank), nranks, id.toBytes(), true, team, config, memory, name)
+    JoinMemory memory = new JoinMemory(devices, plan.prediction());
+    byte[] bytes = id.toBytes();
+    return new CudaInit(List.of(rank), nranks, bytes, true, team, plan.config(), memory, name)
         .run()
         .getFirst();
   }

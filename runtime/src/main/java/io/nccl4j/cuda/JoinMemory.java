@@ -62,6 +62,11 @@ final class JoinMemory {
 
   /** Ends: all ranks have joined. */
   void joined(List<CudaCommunicator> communicators) {
+    joined(communicators, prediction);
+  }
+
+  /** As the other form, with a prediction that knows more than the one before. */
+  void joined(List<CudaCommunicator> communicators, @Nullable MemoryPrediction exact) {
     for (int i = 0; i < devices.size(); i++) {
       CudaDevice device = devices.get(i);
       long now = free.get(i) < 0 ? -1 : device.freeBytes();
@@ -69,7 +74,7 @@ final class JoinMemory {
           .get(i)
           .joined(
               new Rank(
-                  prediction,
+                  exact,
                   Collections.frequency(devices, device),
                   now < 0 ? 0 : free.get(i) - now,
                   device.book().bytes(device, MemoryPlace.DEVICE) - own.get(i),

@@ -47,6 +47,11 @@ final class Team {
     }
   }
 
+  /** The devices of the ranks here, in no order. */
+  List<CudaDevice> devices() {
+    return ranks.stream().map(CudaCommunicator::cudaDevice).toList();
+  }
+
   /** A rank was closed: those that need more of it fail. */
   void left(CudaCommunicator communicator) {
     departed.add(communicator);

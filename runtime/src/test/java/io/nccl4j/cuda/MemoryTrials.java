@@ -23,10 +23,13 @@ import io.nccl4j.NcclOptions;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Setting;
 import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -63,6 +66,7 @@ final class MemoryTrials {
     trials.add("budgetIsFirm", all::budgetIsFirm);
     trials.add("offLooksAtNothing", all::offLooksAtNothing);
     trials.add("budgetOfADevice", all::budgetOfADevice);
+    trials.add("childrenAreHeldToBudgets", all::childrenAreHeldToBudgets);
     trials.add("reports", all::reports);
     trials.run();
   }
@@ -272,6 +276,71 @@ final class MemoryTrials {
       memory(0);
     }
     assertEquals(List.of(), warnings());
+  }
+
+  /** The largest child there can be decides; what it takes is predicted anew when it is there. */
+  private void childrenAreHeldToBudgets() throws Exception {
+    CommunicatorConfig little =
+        config().memoryBudget(20 * MIB).memoryPolicy(MemoryPolicy.STRICT).build();
+    try (Communicators joined = ranks(config().build())) {
+      List<MemoryPrediction> refused = Collections.synchronizedList(new ArrayList<>());
+      joined.run(
+          communicator -> {
+            MemoryBudgetException e =
+                assertThrows(
+                    MemoryBudgetException.class, () -> communicator.split(0, 0, little).close());
+            assertTrue(
+                e.problem().startsWith("split of communicator " + communicator.name()), e::problem);
+            assertTrue(e.problem().contains("memory-budget is 20971520 B"), e::problem);
+            refused.add(e.prediction().orElseThrow());
+          });
+      assertEquals(0, standIn.calls("ncclCommSplit"));
+      NcclCommunicator first = NcclCommunicator.of(joined.get(0));
+      if (Features.SHRINK.isPresent()) {
+        assertThrows(
+            MemoryBudgetException.class, () -> first.shrink(new int[] {1}, true, little).close());
+        assertEquals(0, standIn.calls("ncclCommShrink"));
+      }
+      if (Features.GROW.isPresent()) {
+        UniqueId id = first.createGrowId();
+        assertThrows(MemoryBudgetException.class, () -> first.grow(6, id, little).close());
+        assertThrows(
+            MemoryBudgetException.class,
+            () -> NcclCommunicator.join(Device.get(Backend.CUDA, 4), 6, id, 4, little).close());
+        assertEquals(0, standIn.calls("ncclCommGrow"));
+      }
+      // Nothing has happened to the ranks.
+      sum(joined);
+      assertEquals(List.of(), warnings());
+      long largest = refused.getFirst().bytes(MemoryPlace.DEVICE);
+      CommunicatorConfig half = config().memoryBudget(largest / 2).build();
+      joined.run(
+          communicator -> {
+            try (io.nccl4j.Communicator child = communicator.split(0, 0, half)) {
+              assertTrue(child.config().nccl().isSet(NcclOptions.Option.MAX_CTAS));
+            }
+            try (io.nccl4j.Communicator child = communicator.split(communicator.rank(), 0)) {
+              assertEquals(1, child.nranks());
+              long taken = predicted(child);
+              assertTrue(
+                  taken < predicted(communicator),
+                  () -> taken + " B, all: " + predicted(communicator) + " B");
+            }
+          });
+      List<String> warnings = warnings();
+      assertEquals(NRANKS, warnings.size(), warnings::toString);
+      assertTrue(warnings.getFirst().contains("split of communicator"), warnings::toString);
+    }
+  }
+
+  /** What NCCL was predicted to take of the device, by the report of a communicator. */
+  private static long predicted(io.nccl4j.Communicator communicator) {
+    List<MemoryReport.Comparison> comparisons = communicator.memory().comparisons();
+    return comparisons.stream()
+        .filter(comparison -> comparison.what().equals("NCCL by now"))
+        .findFirst()
+        .orElse(comparisons.getFirst())
+        .bookedBytes();
   }
 
   private void budgetOfADevice() throws Exception {
