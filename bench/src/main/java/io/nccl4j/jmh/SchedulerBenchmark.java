@@ -9,6 +9,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.OperationsPerInvocation;
 import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.TearDown;
 
@@ -17,6 +18,9 @@ import org.openjdk.jmh.annotations.TearDown;
  * wait, with one rank and nothing to communicate. With {@code -prof gc} it allocates nothing.
  */
 public class SchedulerBenchmark extends HostBenchmark {
+  /** Operations in a row. */
+  static final int BATCH = 32;
+
   private Communicators communicators;
   private Communicator communicator;
   private Stream stream;
@@ -44,6 +48,16 @@ public class SchedulerBenchmark extends HostBenchmark {
   @Benchmark
   public void barrier() {
     communicator.barrier(stream);
+    stream.synchronize();
+  }
+
+  /** One of several barriers that are submitted in a row and waited for together. */
+  @Benchmark
+  @OperationsPerInvocation(BATCH)
+  public void queuedBarrier() {
+    for (int i = 0; i < BATCH; i++) {
+      communicator.barrier(stream);
+    }
     stream.synchronize();
   }
 

@@ -651,7 +651,8 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       int root,
       @Nullable DeviceBuffer send,
       @Nullable DeviceBuffer recv) {
-    start(take(stream, kind, type, op, count, root, send, recv), stream);
+    GroupScope group = groups.current();
+    start(take(group, stream, kind, type, op, count, root, send, recv), group, stream);
   }
 
   private void submit(
@@ -667,16 +668,18 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long @Nullable [] sendDisplacements,
       long @Nullable [] recvCounts,
       long @Nullable [] recvDisplacements) {
-    W work = take(stream, kind, type, op, count, root, send, recv);
+    GroupScope group = groups.current();
+    W work = take(group, stream, kind, type, op, count, root, send, recv);
     work.sendCounts = copy(sendCounts, work.sendCounts);
     work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
     work.recvCounts = copy(recvCounts, work.recvCounts);
     work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
-    start(work, stream);
+    start(work, group, stream);
   }
 
   /** Takes a work from the FIFO and fills it in. */
   private W take(
+      @Nullable GroupScope group,
       EngineStream<W> stream,
       OpKind kind,
       DataType type,
@@ -689,25 +692,21 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     requireOwn(recv, "receive", kind);
     requireOwn(op.deviceScalar(), "scalar", kind);
     requireSupported(kind, type, op);
-    GroupScope group = groups.current();
     if (group == null) {
       stream.awaitRoom();
     } else {
       group.requireRoom(this, fifo.planLimit());
     }
     W work = stream.isCapturing() ? newCapturedWork() : takeFromFifo();
-    work.set(kind, type, op, stream);
+    work.set(kind, type, op, root, stream);
     work.count = count;
-    work.root = root;
     work.send = send;
     work.recv = recv;
-    work.encode();
     return work;
   }
 
   /** Hands a work to the open group or straight to its stream. */
-  private void start(W work, EngineStream<W> stream) {
-    GroupScope group = groups.current();
+  private void start(W work, @Nullable GroupScope group, EngineStream<W> stream) {
     if (group != null) {
       group.add(this, work);
       return;

@@ -96,6 +96,7 @@ public abstract class Work {
    */
   protected Work(boolean captured) {
     this.captured = captured;
+    encode();
   }
 
   /** Whether a graph owns it. */
@@ -112,19 +113,19 @@ public abstract class Work {
    * What is mostly the same as in the use before: a reference is written only if it differs,
    * because each write costs the garbage collector's barrier, too.
    */
-  final void set(OpKind newKind, DataType newType, ReduceOp newOp, EngineStream<?> newStream) {
-    if (kind != newKind) {
-      kind = newKind;
-    }
-    if (type != newType) {
-      type = newType;
-    }
-    if (op != newOp) {
-      op = newOp;
-    }
+  final void set(
+      OpKind newKind, DataType newType, ReduceOp newOp, int newRoot, EngineStream<?> newStream) {
     if (stream != newStream) {
       stream = newStream;
     }
+    if (kind == newKind && type == newType && op == newOp && root == newRoot) {
+      return;
+    }
+    kind = newKind;
+    type = newType;
+    op = newOp;
+    root = newRoot;
+    encode();
   }
 
   final void take() {
@@ -139,8 +140,12 @@ public abstract class Work {
     if (captured) {
       return;
     }
-    send = null;
-    recv = null;
+    if (send != null) {
+      send = null;
+    }
+    if (recv != null) {
+      recv = null;
+    }
     if (next != null) {
       next = null;
     }
