@@ -163,15 +163,16 @@ public final class FirstCall {
     try (Stream stream = device.newStream();
         DeviceBuffer send = device.allocate(BYTES);
         DeviceBuffer recv = device.allocate(BYTES)) {
+      FirstCall caller = new FirstCall(communicator, stream, send, recv);
+      caller.rehearse();
       if (warm) {
         communicator.warmUp(plan());
       }
-      return new FirstCall(communicator, stream, send, recv).run();
+      return caller.run();
     }
   }
 
   private List<Times> run() {
-    rehearse();
     long[] first = calls(communicator, stream);
     List<Times> times = new ArrayList<>();
     for (Operation operation : Operation.values()) {

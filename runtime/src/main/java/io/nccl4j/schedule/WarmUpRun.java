@@ -6,7 +6,6 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
-import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MismatchException;
@@ -48,11 +47,16 @@ final class WarmUpRun {
   /** Such parts at most. */
   private static final int LAST_ROUNDS = 12;
 
+  /** Calls of one fresh copy of the caller: the compilers turn to what is called more often. */
+  private static final int FRESH_CALLS = 150;
+
   /** What compilers may work in a part that was the last one. */
   private static final long SETTLED_NANOS = 200_000;
 
   /** How long the compilers are waited for at most, after each part. */
   private static final long COMPILERS_NANOS = 1_000_000_000;
+
+  private static final boolean[] WAYS = {false, true};
 
   private static final Set<ReduceOp.Kind> SUM_ONLY = Set.of(ReduceOp.Kind.SUM);
 
@@ -61,12 +65,16 @@ final class WarmUpRun {
   private final Device device;
   private final int rank;
   private final int nranks;
-  private final Communicator outside;
   private int sincePause;
   private int round;
 
-  /** Whether the calls are made as if from code that has never been compiled. */
-  private boolean fromOutside;
+  /** Whether the calls are made from code that has just been loaded. */
+  private boolean fresh;
+
+  private final Calls direct = new DirectCalls();
+  private Calls lately = direct;
+  private Calls calls = direct;
+  private int freshCalls;
 
   WarmUpRun(Communicator communicator, WarmUp plan) {
     this.communicator = communicator;
@@ -74,7 +82,6 @@ final class WarmUpRun {
     this.device = communicator.device();
     this.rank = communicator.rank();
     this.nranks = communicator.nranks();
-    this.outside = Outside.of(Communicator.class, communicator);
   }
 
   /** Checks everything that can be refused, before any rank has begun. */
@@ -116,6 +123,8 @@ final class WarmUpRun {
         again = unsettled.toInts()[0] != 0;
       }
     }
+    // Looking after the compilers has taken milliseconds: the caches hold something else by now.
+    runAll(bytes);
   }
 
   private void runAll(long bytes) {
@@ -183,10 +192,13 @@ final class WarmUpRun {
     for (Operation operation : which) {
       if (operation == Operation.BARRIER) {
         try (Stream stream = device.newStream()) {
-          fromOutside = false;
-          repeat(() -> communicator.barrier(stream), plan.iterations(0), stream);
-          fromOutside = true;
-          repeat(() -> outside.barrier(stream), plan.iterations(0), stream);
+          for (boolean way : WAYS) {
+            fresh = way;
+            repeat(
+                collective(operation, DataType.INT8, ReduceOp.SUM, 0, 0, send, recv, stream),
+                plan.iterations(0),
+                stream);
+          }
         }
         continue;
       }
@@ -196,11 +208,11 @@ final class WarmUpRun {
             // A new stream each time, and the buffers in either order, as the caller's will be:
             // compiled code that has never met such a case would be thrown away at the caller's.
             try (Stream stream = device.newStream()) {
-              fromOutside = false;
+              fresh = false;
               runOne(operation, type, reduceOp(kind), size, send, recv, stream);
             }
             try (Stream stream = device.newStream()) {
-              fromOutside = true;
+              fresh = true;
               runOne(operation, type, reduceOp(kind), size, recv, send, stream);
             }
           }
@@ -242,22 +254,10 @@ final class WarmUpRun {
     for (int distance = nranks == 1 ? 0 : 1; distance < Math.max(1, nranks); distance++) {
       int to = (rank + distance) % nranks;
       int from = (rank + nranks - distance) % nranks;
-      boolean sends = areConnected(rank, to);
-      boolean receives = areConnected(rank, from);
-      Communicator c = fromOutside ? outside : communicator;
-      boolean direct = !fromOutside;
+      int target = areConnected(rank, to) ? to : -1;
+      int source = areConnected(rank, from) ? from : -1;
       repeat(
-          () -> {
-            try (Group group = direct ? Group.start() : Outside.startGroup()) {
-              if (sends) {
-                c.send(send, count, type, to, stream);
-              }
-              if (receives) {
-                c.recv(recv, count, type, from, stream);
-              }
-              group.launch();
-            }
-          },
+          () -> calls.exchange(communicator, send, recv, count, type, target, source, stream),
           Math.max(1, iterations / Math.max(1, nranks - 1)),
           stream);
     }
@@ -280,30 +280,15 @@ final class WarmUpRun {
       DeviceBuffer send,
       DeviceBuffer recv,
       Stream stream) {
-    Communicator c = fromOutside ? outside : communicator;
     long[] counts = new long[nranks];
     long[] places = new long[nranks];
     for (int k = 0; k < nranks; k++) {
       counts[k] = block;
       places[k] = k * block;
     }
-    return switch (operation) {
-      case ALL_REDUCE -> () -> c.allReduce(send, recv, whole, type, op, stream);
-      case BROADCAST -> () -> c.broadcast(send, recv, whole, type, 0, stream);
-      case REDUCE -> () -> c.reduce(send, recv, whole, type, op, 0, stream);
-      case ALL_GATHER -> () -> c.allGather(send, recv, block, type, stream);
-      case REDUCE_SCATTER -> () -> c.reduceScatter(send, recv, block, type, op, stream);
-      case ALL_TO_ALL -> () -> c.allToAll(send, recv, block, type, stream);
-      case GATHER -> () -> c.gather(send, recv, block, type, 0, stream);
-      case SCATTER -> () -> c.scatter(send, recv, block, type, 0, stream);
-      case ALL_GATHER_V -> () -> c.allGatherV(send, recv, counts, places, type, stream);
-      case REDUCE_SCATTER_V -> () -> c.reduceScatterV(send, recv, counts, type, op, stream);
-      case ALL_TO_ALL_V ->
-          () -> c.allToAllV(send, counts, places, recv, counts, places, type, stream);
-      case GATHER_V -> () -> c.gatherV(send, block, recv, counts, places, type, 0, stream);
-      case SCATTER_V -> () -> c.scatterV(send, counts, places, recv, block, type, 0, stream);
-      case SEND_RECV, BARRIER -> throw new IllegalArgumentException(operation.name());
-    };
+    return () ->
+        calls.collective(
+            communicator, operation, type, op, whole, block, counts, places, send, recv, stream);
   }
 
   private void repeat(Runnable call, int timesInAll, Stream stream) {
@@ -319,13 +304,13 @@ final class WarmUpRun {
     call.run();
     try (Graph graph = stream.endCapture();
         ExecutableGraph executable = graph.instantiate()) {
-      burst(() -> executable.launch(stream), times, stream);
+      burst(() -> calls.launch(executable, stream), times, stream);
     }
   }
 
   /** How many of an operation's calls, of which each way makes half, are this round's. */
   private int times(int all) {
-    int half = fromOutside ? all / 2 : all - all / 2;
+    int half = fresh ? all / 2 : all - all / 2;
     if (round == ROUNDS) {
       return half < LAST ? 0 : LAST;
     }
@@ -334,11 +319,14 @@ final class WarmUpRun {
 
   /** Half of the calls are waited for one by one, half in bursts: both ways are used later. */
   private void burst(Runnable call, int times, Stream stream) {
-    Stream waiting = fromOutside ? Outside.of(Stream.class, stream) : stream;
     for (int i = 0; i < times; i++) {
+      if (fresh && ++freshCalls % FRESH_CALLS == 1) {
+        lately = FreshCalls.make();
+      }
+      calls = fresh ? lately : direct;
       call.run();
       if (i < times / 2 || i % BURST == 0 || i == times - 1) {
-        waiting.synchronize();
+        calls.synchronize(stream);
       }
       if (++sincePause == OPERATIONS_TO_PAUSE) {
         sincePause = 0;
