@@ -4,6 +4,7 @@ import io.nccl4j.InvalidArgumentException;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -21,6 +22,9 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
   public static final int LEAST_RUNS = 5;
 
   private static final int LEAST_ROUNDS = 4;
+
+  /** A difference that "same" may hide without a word. */
+  private static final double MOST_HIDDEN = 0.05;
 
   /** Lines of one placement differ less than that, lines of different ones more. */
   private static final double PLACEMENT_FACTOR = 2;
@@ -289,8 +293,24 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
           + LEAST_RUNS
           + " or more files a side, made in turns, or --trust-rounds";
     }
-    return count(Verdict.NOT_COMPARABLE) > 0
-        ? "lines are not comparable where the processors were not equally far apart: run again"
+    if (count(Verdict.NOT_COMPARABLE) > 0) {
+      return "lines are not comparable where the processors were not equally far apart: run again";
+    }
+    double hidden = hidden();
+    return hidden > MOST_HIDDEN
+        ? String.format(
+            Locale.ROOT,
+            "'same' can hide up to %.0f %%, as far as the intervals reach: more runs show less",
+            100 * hidden)
         : null;
+  }
+
+  /** The largest difference that an interval of a line called the same has room for. */
+  private double hidden() {
+    return lines.stream()
+        .filter(line -> line.verdict() == Verdict.SAME && !Double.isNaN(line.low()))
+        .mapToDouble(line -> Math.max(line.high() - 1, 1 - line.low()))
+        .max()
+        .orElse(0);
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.bench.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -111,6 +112,14 @@ class ComparisonTest {
     assertEquals(Verdict.SAME, careful.worst());
     assertTrue(String.valueOf(careful.advice()).contains("5 or more files"), careful.advice());
     assertEquals(Verdict.WORSE, Comparison.of(base, slow, ROUNDS).worst());
+  }
+
+  @Test
+  void whatTheSameCanHideIsSaid() {
+    Comparison noisy = Comparison.of(runs(6, 1, 0.2, 0.05), runs(6, 1, 0.2, 0.05), RULES);
+    assertTrue(String.valueOf(noisy.advice()).startsWith("'same' can hide up to "));
+    Comparison calm = Comparison.of(runs(6, 1, 0.001, 0.001), runs(6, 1, 0.001, 0.001), RULES);
+    assertNull(calm.advice());
   }
 
   @Test
