@@ -258,17 +258,17 @@ final class HostExecutableGraph implements ExecutableGraph {
   /** A work that was begun and is not complete, for messages; null if there is none. */
   @Nullable HostWork firstPending() {
     HostWork[] found = new HostWork[1];
-    forEachPending(work -> found[0] = found[0] == null ? work : found[0]);
+    forEachPending((work, now) -> found[0] = found[0] == null ? work : found[0], 0);
     return found[0];
   }
 
   /** Calls {@code action} for every work that was begun and is not complete. */
-  void forEachPending(java.util.function.Consumer<HostWork> action) {
+  void forEachPending(HostStream.PendingAction action, long now) {
     for (int i = first; i < nodes.length; i++) {
       if (!done[i] && isReady(i)) {
         for (HostWork work : nodes[i].works) {
           if (!work.finished) {
-            action.accept(work);
+            action.apply(work, now);
           }
         }
       }

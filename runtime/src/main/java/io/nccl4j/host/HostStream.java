@@ -18,7 +18,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -36,7 +35,19 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
   private static final int WANTED = 64;
   private static final int CELLS = 80;
   private static final int SUBMITTER = 32;
+
+  private static final PendingAction FAULTS = (work, now) -> work.communicator.health().check(work);
+  private static final PendingAction DEADLINE =
+      (work, now) -> work.communicator.health().checkDeadline(work, now);
+  private static final PendingAction PLACEMENT =
+      (work, now) -> work.communicator.placement().check(work, now);
+
   private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
+
+  /** What is done with works that wait. Constants, because waiting shall not allocate either. */
+  interface PendingAction {
+    void apply(HostWork work, long now);
+  }
 
   private final HostDevice device;
   private final long[] cells = new long[CELLS];
@@ -709,20 +720,20 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
 
   /** Looks whether a rank that the head waits for has failed or left. */
   void checkFaults() {
-    forEachPending(work -> work.communicator.health().check(work));
+    forEachPending(FAULTS, 0);
   }
 
   /** Notes since when the head waits, and fails it when its deadline has passed. */
   void checkDeadline(long now) {
-    forEachPending(work -> work.communicator.health().checkDeadline(work, now));
+    forEachPending(DEADLINE, now);
   }
 
   /** Sees to it that the caller's thread is not in the way of the ranks it waits for. */
   void checkPlacement(long now) {
-    forEachPending(work -> work.communicator.placement().check(work, now));
+    forEachPending(PLACEMENT, now);
   }
 
-  private void forEachPending(Consumer<HostWork> action) {
+  private void forEachPending(PendingAction action, long now) {
     long head = head();
     if (head == tail()) {
       return;
@@ -730,10 +741,10 @@ final class HostStream extends Padded implements EngineStream<HostWork> {
     int index = (int) head & CAPACITY - 1;
     HostExecutableGraph graph = tasks[index].graph;
     if (graph != null && tasks[index].begun) {
-      graph.forEachPending(action);
+      graph.forEachPending(action, now);
     }
     for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
-      action.accept(work);
+      action.apply(work, now);
     }
   }
 

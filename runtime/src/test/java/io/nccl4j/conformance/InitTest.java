@@ -88,11 +88,13 @@ class InitTest {
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 5})
   void ranksOfOneProcessJoinByAnId(int nranks) throws Exception {
+    TestBackend.requireRoomFor(nranks);
     joinAndSum(nranks, UniqueId.create(TestBackend.BACKEND), 7);
   }
 
   @Test
   void severalCommunicatorsAreMadeAtOnce() throws Exception {
+    TestBackend.requireRoomFor(3);
     List<Thread> threads = new ArrayList<>();
     List<Throwable> thrown = new ArrayList<>();
     for (int i = 0; i < 8; i++) {
