@@ -3,6 +3,7 @@ package io.nccl4j.bindings;
 import static io.nccl4j.bindings.Libc.BINDER;
 import static io.nccl4j.bindings.Libc.checked;
 import static io.nccl4j.bindings.Libc.requirePlatformThread;
+import static io.nccl4j.bindings.Libc.unchecked;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
@@ -75,11 +76,13 @@ public final class Processors {
    * @throws LibcException if the call fails
    */
   public static int schedGetcpu() {
-    return (int)
-        checked(
-            "sched_getcpu",
-            () -> "asking for the current processor",
-            (arena, errno) -> (int) SchedGetcpu.HANDLE.invokeExact(errno));
+    int processor;
+    try {
+      processor = (int) SchedGetcpu.PLAIN.invokeExact();
+    } catch (Throwable e) {
+      throw unchecked(e);
+    }
+    return processor >= 0 ? processor : SchedGetcpuFailing.again();
   }
 
   // One holder for each function: a new shape takes 5 to 10 ms to link, and only those that are
@@ -99,9 +102,23 @@ public final class Processors {
             "sched_setaffinity", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS));
   }
 
-  // int sched_getcpu(void)
+  // int sched_getcpu(void); without errno, which takes memory: ranks that wait ask often.
   private static final class SchedGetcpu {
+    private static final MethodHandle PLAIN =
+        BINDER.plain("sched_getcpu", FunctionDescriptor.of(JAVA_INT));
+  }
+
+  /** The same call, for its errno; only a kernel that lacks it fails. */
+  private static final class SchedGetcpuFailing {
     private static final MethodHandle HANDLE =
         BINDER.withErrno("sched_getcpu", FunctionDescriptor.of(JAVA_INT));
+
+    static int again() {
+      return (int)
+          checked(
+              "sched_getcpu",
+              () -> "asking for the current processor",
+              (arena, errno) -> (int) HANDLE.invokeExact(errno));
+    }
   }
 }
