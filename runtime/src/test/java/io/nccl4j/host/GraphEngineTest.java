@@ -37,7 +37,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 class GraphEngineTest {
   private static final int SMALLEST = 4096;
 
-  private static ExecutableGraph executable(Stream stream, Runnable calls) {
+  /** What the calls put into the stream, as a graph. */
+  static ExecutableGraph executable(Stream stream, Runnable calls) {
     stream.beginCapture();
     calls.run();
     try (Graph graph = stream.endCapture()) {

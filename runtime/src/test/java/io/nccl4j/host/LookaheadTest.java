@@ -9,7 +9,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ExecutableGraph;
-import io.nccl4j.Graph;
 import io.nccl4j.MismatchException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -27,14 +26,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 class LookaheadTest {
   private static final int BYTES = 64;
 
-  private static ExecutableGraph executable(Stream stream, Runnable calls) {
-    stream.beginCapture();
-    calls.run();
-    try (Graph graph = stream.endCapture()) {
-      return graph.instantiate();
-    }
-  }
-
   private static void add(
       HostRanks ranks, int rank, DeviceBuffer from, DeviceBuffer to, int count) {
     ranks
@@ -47,7 +38,7 @@ class LookaheadTest {
     Stream stream = ranks.streams.getFirst();
     HostCommunicator communicator = ranks.get(0);
     long before = communicator.issuedCollectives();
-    try (ExecutableGraph graph = executable(stream, calls)) {
+    try (ExecutableGraph graph = GraphEngineTest.executable(stream, calls)) {
       graph.launch(stream);
       stream.query();
       ControlBlock control = communicator.part().control();
@@ -185,7 +176,7 @@ class LookaheadTest {
               Stream stream = ranks.streams.get(rank);
               Random delays = new Random(of * 31L + rank);
               Runnable calls = () -> Arrays.stream(steps).forEach(step -> call(ranks, rank, step));
-              try (ExecutableGraph graph = executable(stream, calls)) {
+              try (ExecutableGraph graph = GraphEngineTest.executable(stream, calls)) {
                 for (int i = 0; i < launches; i++) {
                   if (delays.nextInt(3) == 0) {
                     Thread.sleep(delays.nextInt(3));
@@ -255,7 +246,7 @@ class LookaheadTest {
           rank -> {
             Stream stream = ranks.streams.get(rank);
             try (ExecutableGraph graph =
-                executable(
+                GraphEngineTest.executable(
                     stream,
                     () -> {
                       for (int i = 0; i < 10; i++) {
