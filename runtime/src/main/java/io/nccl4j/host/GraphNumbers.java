@@ -66,8 +66,8 @@ final class GraphNumbers {
    */
   int reserve(long[] numbers, int at) {
     int last = collectives.length - 1;
-    numbers[at++] = communicator.issue(calls);
-    numbers[at++] = last < 0 ? 0 : communicator.sign(factors[last], sums[last]);
+    numbers[at++] = communicator.issueAll(calls);
+    numbers[at++] = last < 0 ? 0 : communicator.signAll(factors[last], sums[last]);
     for (HostWork message : messages) {
       numbers[at++] = communicator.nextInLane(message);
     }

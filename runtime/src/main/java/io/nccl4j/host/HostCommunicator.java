@@ -262,10 +262,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
    * @param calls see {@link Ledger#collectives}
    * @return the number before the first
    */
-  long issue(long[] calls) {
+  long issueAll(long[] calls) {
     long before = issued;
-    ledger.collectives(calls, before);
-    ISSUED.setOpaque(this, before + calls.length / 2);
+    ISSUED.setOpaque(this, ledger.collectives(calls, before));
     return before;
   }
 
@@ -276,7 +275,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
    * @param sum what they add then
    * @return the signature before
    */
-  int sign(int factor, int sum) {
+  int signAll(int factor, int sum) {
     int before = signature;
     signature = before * factor + sum;
     return before;

@@ -82,8 +82,9 @@ final class Ledger extends Padded {
    *
    * @param calls their codes and counts in turn
    * @param before number of the collective before
+   * @return the number of the last one
    */
-  void collectives(long[] calls, long before) {
+  long collectives(long[] calls, long before) {
     int count = calls.length / CALL_LONGS;
     for (int done = 0; done < count; ) {
       int place = (int) (before + 1 + done) & COLLECTIVES - 1;
@@ -93,6 +94,7 @@ final class Ledger extends Padded {
       done += part;
       control.setRelease(own + LAST, before + done);
     }
+    return before + count;
   }
 
   /** Notes a send or receive. */
