@@ -241,7 +241,7 @@ final class CollectiveEngine extends Padded {
           case BARRIER -> 0;
           default -> Long.MAX_VALUE / 8;
         };
-    return elements * w.type.byteSize() <= ControlBlock.PAYLOAD - payloadOffset(w);
+    return elements * w.type.byteSize() <= ControlBlock.OUTBOX_PAYLOAD;
   }
 
   private static long payloadOffset(HostWork w) {
@@ -249,7 +249,7 @@ final class CollectiveEngine extends Padded {
   }
 
   private long slot(int k, long seq) {
-    return outbox[k] + (seq & ControlBlock.OUTBOX_SLOTS - 1) * ControlBlock.SLOT_BYTES;
+    return outbox[k] + (seq & ControlBlock.OUTBOX_SLOTS - 1) * ControlBlock.OUTBOX_SLOT_BYTES;
   }
 
   private static long word(HostWork w) {

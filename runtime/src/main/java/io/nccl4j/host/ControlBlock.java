@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * rank r     state, processor                                               owner
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
- *            outbox  32 slots of 512 B: word0 = [signature:32 | seq:32]     owner
+ *            outbox  32 slots of 1664 B: word0 = [signature:32 | seq:32]    owner
  *            ledger  number of the last collective, calls; see Ledger       owner
  * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
  *            chunks filled                                                  i
@@ -29,13 +29,20 @@ import org.jspecify.annotations.Nullable;
  */
 final class ControlBlock {
   /** Changes whenever the layout does: processes with another one refuse each other. */
-  static final long LAYOUT = 0x6e63636c346a_0003L;
+  static final long LAYOUT = 0x6e63636c346a_0004L;
 
   static final int MAX_RANKS = 256;
   static final int LINE = 128;
-  static final int SLOT_BYTES = 512;
-  static final int PAYLOAD = SLOT_BYTES - Long.BYTES;
+
+  /** Bytes of data, without a scalar, that a slot of an outbox takes. */
+  static final int OUTBOX_PAYLOAD = 1536;
+
+  /** No power of two: the first lines of all slots would share two sets of a cache. */
+  static final int OUTBOX_SLOT_BYTES = OUTBOX_PAYLOAD + LINE;
+
   static final int OUTBOX_SLOTS = 32;
+  static final int LANE_SLOT_BYTES = 512;
+  static final int LANE_PAYLOAD = LANE_SLOT_BYTES - Long.BYTES;
   static final int LANE_SLOTS = 8;
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
@@ -59,10 +66,10 @@ final class ControlBlock {
   private static final long SYNC = 2 * LINE;
   private static final long STAGING = 3 * LINE;
   private static final long OUTBOX = 4 * LINE;
-  private static final long LEDGER = OUTBOX + (long) OUTBOX_SLOTS * SLOT_BYTES;
+  private static final long LEDGER = OUTBOX + (long) OUTBOX_SLOTS * OUTBOX_SLOT_BYTES;
   private static final long RANK_BYTES = LEDGER + Ledger.BYTES;
   private static final long LANE = 0;
-  private static final long FILLED = (long) LANE_SLOTS * SLOT_BYTES;
+  private static final long FILLED = (long) LANE_SLOTS * LANE_SLOT_BYTES;
   private static final long BLOCK = FILLED + LINE;
   private static final long ACK = BLOCK + LINE;
   private static final long PAIR_BYTES = ACK + LINE;

@@ -70,7 +70,7 @@ final class LaneEngine extends Padded {
   }
 
   private static long slotOf(long lane, long seq) {
-    return lane + (seq & ControlBlock.LANE_SLOTS - 1) * ControlBlock.SLOT_BYTES;
+    return lane + (seq & ControlBlock.LANE_SLOTS - 1) * ControlBlock.LANE_SLOT_BYTES;
   }
 
   private static int refOf(int peer, long seq) {
@@ -100,7 +100,7 @@ final class LaneEngine extends Padded {
         return Step.BLOCKED;
       }
       post(w, peer);
-      if (bytes(w) <= ControlBlock.PAYLOAD) {
+      if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
         COUNTER.setRelease(sent, peer, w.seq);
         return Step.DONE;
       }
@@ -119,7 +119,7 @@ final class LaneEngine extends Padded {
   private void post(HostWork w, int peer) {
     long slot = slotOf(control.lane(rank, peer), w.seq);
     HostBuffer buffer = w.sendBuffer();
-    if (bytes(w) <= ControlBlock.PAYLOAD) {
+    if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
     } else {
       boolean local = communicator.local(peer) != null;
@@ -191,7 +191,7 @@ final class LaneEngine extends Padded {
         }
         return Step.BLOCKED;
       }
-      if (bytes(w) <= ControlBlock.PAYLOAD) {
+      if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
         HostBuffer buffer = w.recvBuffer();
         Copies.copy(
             control.memory(), slot + Long.BYTES, buffer.segment(), buffer.offset(), bytes(w));

@@ -74,7 +74,7 @@ class AllocationTest {
   @Test
   void smallSums() throws Exception {
     assertAllocatesNothing("allReduce 8 B", sum(8));
-    assertAllocatesNothing("allReduce 504 B", sum(504));
+    assertAllocatesNothing("allReduce 1536 B", sum(1536));
   }
 
   @Test

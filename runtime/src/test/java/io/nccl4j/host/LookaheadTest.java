@@ -44,7 +44,8 @@ class LookaheadTest {
       ControlBlock control = communicator.part().control();
       int count = 0;
       for (long seq = before + 1; seq <= communicator.issuedCollectives(); seq++) {
-        long slot = control.outbox(0) + seq % ControlBlock.OUTBOX_SLOTS * ControlBlock.SLOT_BYTES;
+        long slot =
+            control.outbox(0) + seq % ControlBlock.OUTBOX_SLOTS * ControlBlock.OUTBOX_SLOT_BYTES;
         count += (int) control.getAcquire(slot) == (int) seq ? 1 : 0;
       }
       communicator.abort();
