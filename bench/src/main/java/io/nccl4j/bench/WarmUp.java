@@ -85,7 +85,6 @@ final class WarmUp {
    * took.
    */
   private double compile(Case size, double share, boolean untilQuiet) {
-    ranks.prepare(size, false, options.iterations());
     long start = System.nanoTime();
     double spent = 0;
     double fastest = Double.MAX_VALUE;
@@ -94,11 +93,15 @@ final class WarmUp {
     int batch = 1;
     int same = 0;
     int quiet = 0;
+    boolean inPlace = false;
     while (spent < share
         && (untilQuiet
             ? quiet < QUIET_BATCHES || operations < ENOUGH
             : same < MOST_SAME_BATCHES
                 && (same < LEAST_SAME_BATCHES || spent - improved < SAME_NANOS))) {
+      // In turn: compiled code that has seen one way only is thrown away when the other one comes.
+      ranks.prepare(size, inPlace, options.iterations());
+      inPlace = size.program().inPlace() && !inPlace;
       long before = CompilerThreads.compileMillis();
       double nanos = team.max(timing.nanos(batch, options.blocking()));
       CompilerThreads.awaitIdle();
