@@ -12,7 +12,7 @@ public final class AllReduceProgram extends SingleCall {
         Root.NONE,
         Blocks.EVEN,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.allReduce(send, recv, count, type, op, stream));
+            stage -> communicator.allReduce(send, recv, count, type, op, stream));
   }
 
   @Override

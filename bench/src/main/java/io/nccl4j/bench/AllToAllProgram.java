@@ -15,7 +15,7 @@ public final class AllToAllProgram extends SingleCall {
         Root.NONE,
         Blocks.EXCHANGED,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.allToAll(send, recv, count, type, stream));
+            stage -> communicator.allToAll(send, recv, count, type, stream));
   }
 
   @Override

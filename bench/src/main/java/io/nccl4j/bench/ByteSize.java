@@ -11,6 +11,8 @@ public final class ByteSize {
   private static final Pattern FORM =
       Pattern.compile("([0-9]{1,18}(?:\\.[0-9]{1,18})?)([KMG]?)(?:I?B)?");
 
+  private static final long MOST = 1L << 62;
+
   private ByteSize() {}
 
   /**
@@ -31,9 +33,17 @@ public final class ByteSize {
           case "G" -> 1L << 30;
           default -> 1L;
         };
-    BigDecimal bytes = new BigDecimal(matcher.group(1)).multiply(BigDecimal.valueOf(unit));
-    if (bytes.stripTrailingZeros().scale() > 0
-        || bytes.compareTo(BigDecimal.valueOf(1L << 62)) > 0) {
+    String number = matcher.group(1);
+    if (number.indexOf('.') < 0) {
+      // The usual case, without a class that takes a start-up 20 ms.
+      long count = Long.parseLong(number);
+      if (count > MOST / unit) {
+        throw bad(text);
+      }
+      return count * unit;
+    }
+    BigDecimal bytes = new BigDecimal(number).multiply(BigDecimal.valueOf(unit));
+    if (bytes.stripTrailingZeros().scale() > 0 || bytes.compareTo(BigDecimal.valueOf(MOST)) > 0) {
       throw bad(text);
     }
     return bytes.longValueExact();

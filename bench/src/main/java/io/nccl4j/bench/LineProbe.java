@@ -20,7 +20,7 @@ final class LineProbe {
 
   private static final int WINDOW = 100;
   private static final int ENOUGH_WINDOWS = 200;
-  private static final long LEAST_NANOS = 5_000_000;
+  private static final long LEAST_NANOS = 2_000_000;
   private static final long MOST_NANOS = 500_000_000;
   private static final int LOOK_SPINS = 1 << 12;
   private static final int MOST_PAIRS = 8;

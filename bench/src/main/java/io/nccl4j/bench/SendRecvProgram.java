@@ -22,7 +22,7 @@ public final class SendRecvProgram extends SingleCall {
         Root.NONE,
         Blocks.EVEN,
         (communicator, send, recv, count, type, op, root, stream) ->
-            ring(communicator, send, recv, count, type, stream));
+            stage -> ring(communicator, send, recv, count, type, stream));
   }
 
   @Override

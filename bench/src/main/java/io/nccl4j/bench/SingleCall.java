@@ -15,10 +15,10 @@ import java.util.List;
  * place its data would lie; or the reduction of as many patterns as there are ranks.
  */
 class SingleCall extends Program {
-  /** Issues one operation on one rank. */
+  /** Makes the operation of one rank. */
   interface Call {
     /** See {@link Communicator}; what the operation does not take is ignored. */
-    void issue(
+    Operation on(
         Communicator communicator,
         DeviceBuffer send,
         DeviceBuffer recv,
@@ -67,7 +67,7 @@ class SingleCall extends Program {
         Root.NONE,
         Blocks.GATHERED,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.allGather(send, recv, count, type, stream));
+            stage -> communicator.allGather(send, recv, count, type, stream));
   }
 
   /** Every rank gets its block of the reduction of all ranks' data. */
@@ -80,7 +80,7 @@ class SingleCall extends Program {
         Root.NONE,
         Blocks.SCATTERED,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.reduceScatter(send, recv, count, type, op, stream));
+            stage -> communicator.reduceScatter(send, recv, count, type, op, stream));
   }
 
   /** Every rank gets the root's elements. */
@@ -93,7 +93,7 @@ class SingleCall extends Program {
         Root.SENDS,
         Blocks.EVEN,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.broadcast(send, recv, count, type, root, stream));
+            stage -> communicator.broadcast(send, recv, count, type, root, stream));
   }
 
   /** The root gets the reduction of all ranks' data. */
@@ -106,7 +106,7 @@ class SingleCall extends Program {
         Root.RECEIVES,
         Blocks.EVEN,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.reduce(send, recv, count, type, op, root, stream));
+            stage -> communicator.reduce(send, recv, count, type, op, root, stream));
   }
 
   /** The root gets the elements of all ranks, in rank order. */
@@ -119,7 +119,7 @@ class SingleCall extends Program {
         Root.RECEIVES,
         Blocks.GATHERED,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.gather(send, recv, count, type, root, stream));
+            stage -> communicator.gather(send, recv, count, type, root, stream));
   }
 
   /** Each rank gets its block of the root's elements. */
@@ -132,7 +132,7 @@ class SingleCall extends Program {
         Root.SENDS,
         Blocks.SCATTERED,
         (communicator, send, recv, count, type, op, root, stream) ->
-            communicator.scatter(send, recv, count, type, root, stream));
+            stage -> communicator.scatter(send, recv, count, type, root, stream));
   }
 
   @Override
@@ -166,7 +166,7 @@ class SingleCall extends Program {
     long count = size.shape().count();
     DataType type = size.type();
     int root = size.root();
-    return stage -> call.issue(communicator, send, recv, count, type, op, root, stream);
+    return call.on(communicator, send, recv, count, type, op, root, stream);
   }
 
   @Override

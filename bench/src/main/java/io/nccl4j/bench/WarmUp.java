@@ -15,7 +15,7 @@ final class WarmUp {
 
   private static final double LATER_BUDGET = 0.5e9;
 
-  private static final long SMALL_BYTES = 1 << 10;
+  private static final long SMALL_BYTES = 4 << 10;
   private static final double BATCH_NANOS = 5e6;
   private static final int MAX_BATCH = 1 << 16;
 
@@ -61,9 +61,8 @@ final class WarmUp {
     long[] sizes = options.sweep().doublings().toArray();
     double left = compile ? budget : 0;
     if (sizes[0] > SMALL_BYTES && left > 0) {
-      // Small operations are many in a short time: what surrounds the loops over data is compiled
-      // by
-      // then, and the loops are not interpreted for long.
+      // Operations that go the same way, but many in a short time: what surrounds the loops over
+      // data is compiled by then, and the loops are not interpreted for long.
       left -= compile(cases.apply(SMALL_BYTES), left / 2, false);
     }
     for (int i = 0; i < sizes.length && left > 0; i++) {

@@ -33,14 +33,20 @@ public final class Main {
     System.exit(new Main(System.getenv(), System.out, System.err).run(arguments));
   }
 
-  /** By the Log4j API's own logger: an implementation would take longer to start than the rest. */
+  /**
+   * By the Log4j API's own logger: an implementation would take longer to start than the rest, and
+   * dates take longer than the logger.
+   */
   private static void logToStandardError() {
     String level = System.getenv("NCCL4J_LOG_LEVEL");
     Map<String, String> settings =
         Map.of(
-            "log4j.provider", "org.apache.logging.log4j.simple.internal.SimpleProvider",
-            "org.apache.logging.log4j.simplelog.level", level == null ? "WARN" : level,
-            "org.apache.logging.log4j.simplelog.showdatetime", "true");
+            "log4j.provider",
+            "org.apache.logging.log4j.simple.internal.SimpleProvider",
+            "org.apache.logging.log4j.simplelog.level",
+            level == null ? "WARN" : level,
+            "org.apache.logging.log4j.simplelog.showdatetime",
+            String.valueOf(level != null));
     settings.forEach(
         (name, value) -> {
           if (System.getProperty(name) == null) {
