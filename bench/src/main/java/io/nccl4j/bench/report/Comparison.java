@@ -2,10 +2,13 @@ package io.nccl4j.bench.report;
 
 import io.nccl4j.InvalidArgumentException;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -13,13 +16,19 @@ import org.jspecify.annotations.Nullable;
  * line.
  *
  * @param lines what both measured, in the base's order
+ * @param together what lines of an operation show together, those up to {@value #SMALL_BYTES} bytes
+ *     and those beyond: runs differ by less in the mean of several sizes than in one
  * @param unmatched measurements that only one side has
  * @param base what is compared with
  * @param changed what is compared
  */
-public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<Run> changed) {
+public record Comparison(
+    List<Line> lines, List<Line> together, int unmatched, List<Run> base, List<Run> changed) {
   /** Runs of each side without which differences are not told from what runs differ by. */
   public static final int LEAST_RUNS = 5;
+
+  /** Up to here an operation's time is that of code and cache lines, beyond it that of data. */
+  static final long SMALL_BYTES = 64 << 10;
 
   private static final int LEAST_ROUNDS = 4;
 
@@ -54,12 +63,13 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
   }
 
   /**
-   * One measurement on both sides.
+   * One measurement on both sides, or several together.
    *
-   * @param key what was measured
+   * @param key what was measured; of several, what they share and the least size
+   * @param most the largest size, the key's of one measurement
    * @param baseMicros median of the base's samples in µs
    * @param changedMicros the same of the changed side
-   * @param ratio changed by base; 1.05 takes 5 % more time
+   * @param ratio changed by base, the median of all pairs; 1.05 takes 5 % more time
    * @param low lower end of the ratio's 95 % interval
    * @param high upper end
    * @param baseSpread what lies between the quartiles of the base's samples, by their median
@@ -73,6 +83,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
    */
   public record Line(
       Entry.Key key,
+      long most,
       double baseMicros,
       double changedMicros,
       double ratio,
@@ -88,6 +99,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
     private Line with(Verdict other) {
       return new Line(
           key,
+          most,
           baseMicros,
           changedMicros,
           ratio,
@@ -106,6 +118,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
   /** Copies the lists. */
   public Comparison {
     lines = List.copyOf(lines);
+    together = List.copyOf(together);
     base = List.copyOf(base);
     changed = List.copyOf(changed);
   }
@@ -138,7 +151,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
       if (other.isEmpty()) {
         unmatched++;
       } else {
-        lines.add(line(key, mine, other, rules));
+        lines.add(line(key, key.size(), mine, other, rules));
       }
     }
     unmatched +=
@@ -152,10 +165,49 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
       throw new InvalidArgumentException(
           "the files have no operation and size in common", "compare runs of the same command");
     }
-    return new Comparison(decided(lines, rules), unmatched, base, changed);
+    // Apart, so that what few lines show together need not be as sure as what one of many does.
+    List<Line> together = decided(together(lines, base, changed, rules), rules);
+    return new Comparison(decided(lines, rules), together, unmatched, base, changed);
   }
 
-  private static Line line(Entry.Key key, List<Entry> base, List<Entry> changed, Rules rules) {
+  /** Lines for all sizes of a class, where there are several of them, and of runs. */
+  private static List<Line> together(
+      List<Line> lines, List<Run> base, List<Run> changed, Rules rules) {
+    Map<String, List<Entry.Key>> classes = new LinkedHashMap<>();
+    for (Line line : lines) {
+      Entry.Key key = line.key();
+      String name = key.outOfPlace().series() + " " + (key.size() > SMALL_BYTES);
+      classes.computeIfAbsent(name, n -> new ArrayList<>()).add(key);
+    }
+    List<Line> found = new ArrayList<>();
+    for (List<Entry.Key> keys : classes.values()) {
+      List<Entry> before = means(keys, base);
+      List<Entry> after = means(keys, changed);
+      if (keys.size() > 1 && before.size() >= LEAST_RUNS && after.size() >= LEAST_RUNS) {
+        long most = keys.stream().mapToLong(Entry.Key::size).max().orElseThrow();
+        found.add(line(before.getFirst().key(), most, before, after, rules));
+      }
+    }
+    return found;
+  }
+
+  /** For each run that has all of these measurements, one: their geometric mean. */
+  private static List<Entry> means(List<Entry.Key> keys, List<Run> runs) {
+    List<Entry> means = new ArrayList<>();
+    for (Run run : runs) {
+      List<Entry> entries =
+          run.entries().stream()
+              .filter(entry -> keys.stream().anyMatch(key -> key.matches(entry.key())))
+              .toList();
+      if (entries.stream().map(Entry::key).distinct().count() == keys.size()) {
+        means.add(Entry.mean(keys.getFirst().outOfPlace(), entries));
+      }
+    }
+    return means;
+  }
+
+  private static Line line(
+      Entry.Key key, long most, List<Entry> base, List<Entry> changed, Rules rules) {
     double nanos = placement(base, changed);
     List<Entry> mine = base.stream().filter(entry -> isAt(entry, nanos)).toList();
     List<Entry> other = changed.stream().filter(entry -> isAt(entry, nanos)).toList();
@@ -165,6 +217,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
       double none = Double.NaN;
       return new Line(
           key,
+          most,
           before,
           after,
           after / before,
@@ -190,6 +243,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
             : tested && (enough || rules.trustRounds()) ? Verdict.SAME : Verdict.UNSURE;
     return new Line(
         key,
+        most,
         before.median(),
         after.median(),
         difference.ratio(),
@@ -271,9 +325,14 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
     return least >= nanos && most <= PLACEMENT_FACTOR * nanos;
   }
 
-  /** How many lines have a verdict. */
+  /** All lines, those for several measurements last. */
+  List<Line> all() {
+    return Stream.concat(lines.stream(), together.stream()).toList();
+  }
+
+  /** How many lines have a verdict, those for several measurements too. */
   public long count(Verdict verdict) {
-    return lines.stream().filter(line -> line.verdict() == verdict).count();
+    return all().stream().filter(line -> line.verdict() == verdict).count();
   }
 
   /** The worst that was found, in the order of {@link Verdict}'s weight for a program of checks. */
@@ -283,7 +342,7 @@ public record Comparison(List<Line> lines, int unmatched, List<Run> base, List<R
         return verdict;
       }
     }
-    return count(Verdict.NOT_COMPARABLE) == lines.size() ? Verdict.NOT_COMPARABLE : Verdict.SAME;
+    return count(Verdict.NOT_COMPARABLE) == all().size() ? Verdict.NOT_COMPARABLE : Verdict.SAME;
   }
 
   /** What to do for a better answer, in one line; null if there is nothing. */

@@ -9,7 +9,7 @@ import java.util.Locale;
 
 /** Writes a {@link Comparison} as a table or as JSON. */
 public final class ComparisonWriter {
-  private static final String TITLES = "#%-14s %-18s %11s %10s %10s %7s %15s %8s %8s %5s %8s  %s";
+  private static final String TITLES = "#%-14s %-18s %16s %10s %10s %7s %15s %8s %8s %5s %8s  %s";
 
   private ComparisonWriter() {}
 
@@ -52,6 +52,10 @@ public final class ComparisonWriter {
     for (Comparison.Line line : comparison.lines()) {
       out.println(row(line));
     }
+    if (!comparison.together().isEmpty()) {
+      out.println("# together (geometric means, in and out of place):");
+      comparison.together().forEach(line -> out.println(row(line)));
+    }
     if (comparison.unmatched() > 0) {
       out.println("# " + comparison.unmatched() + " measurements are on one side only");
     }
@@ -83,10 +87,10 @@ public final class ComparisonWriter {
             : String.format(Locale.ROOT, "%.3f..%.3f", line.low(), line.high());
     return String.format(
         Locale.ROOT,
-        " %-14s %-18s %11d %10.2f %10.2f %7.3f %15s %8s %8s %5s %8s  %s",
+        " %-14s %-18s %16s %10.2f %10.2f %7.3f %15s %8s %8s %5s %8s  %s",
         line.key().operation(),
         line.key().label(),
-        line.key().size(),
+        size(line),
         line.baseMicros(),
         line.changedMicros(),
         line.ratio(),
@@ -98,6 +102,12 @@ public final class ComparisonWriter {
             ? "N/A"
             : String.format(Locale.ROOT, "%.0f", line.lineNanos()),
         line.verdict().label());
+  }
+
+  private static String size(Comparison.Line line) {
+    return line.most() == line.key().size()
+        ? Long.toString(line.most())
+        : Units.bytes(line.key().size()) + ".." + Units.bytes(line.most());
   }
 
   private static String percent(double part) {
@@ -112,11 +122,17 @@ public final class ComparisonWriter {
     names(root.putArray("changed"), comparison.changed());
     root.put("unmatched", comparison.unmatched());
     root.put("advice", comparison.advice());
-    ArrayNode lines = root.putArray("lines");
-    for (Comparison.Line line : comparison.lines()) {
-      ObjectNode one = lines.addObject();
+    lines(root.putArray("lines"), comparison.lines());
+    lines(root.putArray("together"), comparison.together());
+    out.println(root.toPrettyString());
+  }
+
+  private static void lines(ArrayNode array, List<Comparison.Line> lines) {
+    for (Comparison.Line line : lines) {
+      ObjectNode one = array.addObject();
       one.put("operation", line.key().operation());
       one.put("size", line.key().size());
+      one.put("largest_size", line.most());
       one.put("type", line.key().type());
       one.put("redop", line.key().redop());
       one.put("root", line.key().root());
@@ -134,7 +150,6 @@ public final class ComparisonWriter {
       number(one, "line_latency_ns", line.lineNanos());
       one.put("verdict", line.verdict().label());
     }
-    out.println(root.toPrettyString());
   }
 
   private static void names(ArrayNode array, List<Run> runs) {

@@ -1,9 +1,11 @@
 package io.nccl4j.bench.report;
 
 import io.nccl4j.bench.LineLatency;
+import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.stream.Stream;
 
 /**
  * One measurement that a file holds.
@@ -28,6 +30,37 @@ public record Entry(
   /** Copies the list. */
   public Entry {
     rounds = rounds.isEmpty() ? List.of(micros) : List.copyOf(rounds);
+  }
+
+  /**
+   * Several measurements of one run as one: the geometric mean of their medians. It was moved if
+   * one of them was.
+   */
+  static Entry mean(Key key, List<Entry> parts) {
+    double logarithms =
+        parts.stream()
+            .mapToDouble(part -> Math.log(Samples.ofRuns(List.of(part)).median()))
+            .average()
+            .orElseThrow();
+    long wrong = parts.stream().mapToLong(part -> part.wrong().orElse(0)).sum();
+    double[] nanos =
+        parts.stream()
+            .flatMap(part -> Stream.of(part.line().beforeNanos(), part.line().afterNanos()))
+            .flatMapToDouble(OptionalDouble::stream)
+            .toArray();
+    LineLatency line =
+        nanos.length == 0
+            ? LineLatency.UNKNOWN
+            : line(
+                Arrays.stream(nanos).min().orElseThrow(), Arrays.stream(nanos).max().orElseThrow());
+    return new Entry(
+        key,
+        Math.exp(logarithms),
+        OptionalDouble.empty(),
+        OptionalDouble.empty(),
+        OptionalLong.of(wrong),
+        List.of(),
+        line);
   }
 
   /**
@@ -63,6 +96,11 @@ public record Entry(
 
     private static boolean same(String mine, String other) {
       return mine.isEmpty() || other.isEmpty() || mine.equals(other);
+    }
+
+    /** The same out of place. */
+    Key outOfPlace() {
+      return new Key(operation, type, redop, root, false, size);
     }
 
     /** The series that the key is a point of: all but the size. */

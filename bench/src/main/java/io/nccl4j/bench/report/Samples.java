@@ -17,6 +17,9 @@ final class Samples {
   private static final int LEAST_BLOCKS = 6;
   private static final double MOST_ALIKE = 0.95;
 
+  /** Blocks are longer by so much, because from few rounds they seem less alike than they are. */
+  private static final int RESERVE = 4;
+
   private final double[] values;
 
   private Samples(double[] values) {
@@ -74,7 +77,7 @@ final class Samples {
     double alike = squares == 0 ? 0 : Math.min(products / squares, MOST_ALIKE);
     // Below that it is chance.
     boolean independent = alike < 1 / Math.sqrt(ranks.length);
-    int length = independent ? 1 : (int) Math.ceil((1 + alike) / (1 - alike)) + 1;
+    int length = independent ? 1 : (int) Math.ceil((1 + alike) / (1 - alike)) + RESERVE;
     length = Math.min(length, Math.max(1, times.length / LEAST_BLOCKS));
     double[] medians = new double[times.length / length];
     for (int i = 0; i < medians.length; i++) {
