@@ -1,10 +1,10 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.Backend;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntSupplier;
 import org.jspecify.annotations.Nullable;
@@ -27,12 +27,7 @@ final class StreamTransfers {
   void copy(DeviceBuffer target, DeviceBuffer source) {
     CudaBuffer to = device(target, "target");
     CudaBuffer from = device(source, "source");
-    long s = from.address();
-    long t = to.address();
-    if (s < t + from.byteSize() && t < s + from.byteSize()) {
-      throw new InvalidArgumentException(
-          "copy: source and target overlap", "copy between separate ranges");
-    }
+    TransferChecks.requireApart(to.address(), from.address(), from.byteSize());
     copy(
         to,
         to.byteSize(),
@@ -68,11 +63,7 @@ final class StreamTransfers {
 
   private void copy(
       Object target, long room, Object source, long bytes, IntSupplier call, String name) {
-    if (room < bytes) {
-      throw new InvalidArgumentException(
-          "copy: the target has " + room + " bytes, the source " + bytes,
-          "copy a slice of the source");
-    }
+    TransferChecks.requireRoom(room, bytes);
     stream.awaitRoom();
     enqueue(bytes == 0 ? null : call, name, target, source, CudaNode.COPY);
   }
@@ -111,25 +102,15 @@ final class StreamTransfers {
   }
 
   private static CudaBuffer device(@Nullable DeviceBuffer buffer, String name) {
-    if (!(buffer instanceof CudaBuffer own)) {
-      throw new InvalidArgumentException(
-          "the " + name + " buffer is " + (buffer == null ? "null" : "not on a cuda device"),
-          "pass a buffer of this stream's backend");
-    }
+    CudaBuffer own = TransferChecks.device(buffer, name, CudaBuffer.class, Backend.CUDA);
     own.requireOpen();
     return own;
   }
 
   private static CudaPinnedBuffer pinned(@Nullable PinnedBuffer buffer, String name) {
-    if (!(buffer instanceof CudaPinnedBuffer own)) {
-      throw new InvalidArgumentException(
-          "the pinned " + name + " buffer is " + (buffer == null ? "null" : "not of a cuda device"),
-          "pass a buffer of this stream's backend");
-    }
-    if (own.isClosed()) {
-      throw new InvalidUsageException(
-          "the pinned " + name + " buffer is closed", "keep it open until its last use");
-    }
+    CudaPinnedBuffer own =
+        TransferChecks.pinned(buffer, name, CudaPinnedBuffer.class, Backend.CUDA);
+    TransferChecks.requireOpen(own.isClosed(), name);
     return own;
   }
 }

@@ -155,7 +155,7 @@ final class HostExecutableGraph implements ExecutableGraph {
    * @param patience how often a collective that nothing runs beside looks for its peers before it
    *     is said to be waiting
    */
-  int step(HostStream stream, StreamTask task, int patience) {
+  int step(HostQueue stream, StreamTask task, int patience) {
     if (!task.begun) {
       if (finished != task.generation - 1) {
         return Step.DEPENDS;
@@ -174,7 +174,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     return Step.DONE;
   }
 
-  private int stepBranches(HostStream stream) {
+  private int stepBranches(HostQueue stream) {
     int result = Step.BLOCKED;
     for (int i = first; i < nodes.length; i++) {
       if (!done[i] && isReady(i)) {
@@ -193,7 +193,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     return result;
   }
 
-  private int stepChain(HostStream stream, Lookahead ahead, int patience) {
+  private int stepChain(HostQueue stream, Lookahead ahead, int patience) {
     int before = first;
     while (first < nodes.length) {
       ahead.advance(stream, first);
@@ -229,7 +229,7 @@ final class HostExecutableGraph implements ExecutableGraph {
     return true;
   }
 
-  private static int step(HostStream stream, GraphNode node, int patience) {
+  private static int step(HostQueue stream, GraphNode node, int patience) {
     if (node.kind == StreamTask.WORKS) {
       int result = Step.DONE;
       int polls = node.works.length == 1 ? patience : 0;
@@ -263,7 +263,7 @@ final class HostExecutableGraph implements ExecutableGraph {
   }
 
   /** Calls {@code action} for every work that was begun and is not complete. */
-  void forEachPending(HostStream.PendingAction action, long now) {
+  void forEachPending(HostQueue.PendingAction action, long now) {
     for (int i = first; i < nodes.length; i++) {
       if (!done[i] && isReady(i)) {
         for (HostWork work : nodes[i].works) {

@@ -151,7 +151,7 @@ final class HostProcess {
         return "a graph that was launched";
       }
     }
-    for (HostStream stream : Progress.streams()) {
+    for (HostQueue stream : Progress.streams()) {
       if (stream.uses(buffer)) {
         return "a copy or fill";
       }

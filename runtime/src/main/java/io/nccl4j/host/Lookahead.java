@@ -81,7 +81,7 @@ final class Lookahead {
   }
 
   /** Shows what may be shown now, by the stream's owner; {@code first} nodes are done. */
-  void advance(HostStream stream, int first) {
+  void advance(HostQueue stream, int first) {
     int next = Math.max(shown, first);
     while (next < works.length && needed[next] <= first) {
       HostWork work = works[next];

@@ -36,15 +36,15 @@ final class Progress {
   private static final int TICKS_TO_IDLE = 1000;
 
   private static final Object LOCK = new Object();
-  private static volatile HostStream[] streams = {};
+  private static volatile HostQueue[] streams = {};
   private static volatile int spins = SPINS;
   private static boolean tickerStarted;
 
   private Progress() {}
 
-  static void add(HostStream stream) {
+  static void add(HostQueue stream) {
     synchronized (LOCK) {
-      HostStream[] longer = Arrays.copyOf(streams, streams.length + 1);
+      HostQueue[] longer = Arrays.copyOf(streams, streams.length + 1);
       longer[streams.length] = stream;
       streams = longer;
       if (!tickerStarted) {
@@ -54,13 +54,13 @@ final class Progress {
     }
   }
 
-  static void remove(HostStream stream) {
+  static void remove(HostQueue stream) {
     synchronized (LOCK) {
-      streams = Arrays.stream(streams).filter(s -> s != stream).toArray(HostStream[]::new);
+      streams = Arrays.stream(streams).filter(s -> s != stream).toArray(HostQueue[]::new);
     }
   }
 
-  static HostStream[] streams() {
+  static HostQueue[] streams() {
     return streams;
   }
 
@@ -75,7 +75,7 @@ final class Progress {
    * @param timeoutNanos how long at most; {@link Long#MAX_VALUE} for no limit
    * @return false if the time was over first
    */
-  static boolean drive(HostStream stream, long target, long timeoutNanos) {
+  static boolean drive(HostQueue stream, long target, long timeoutNanos) {
     if (stream.head() >= target) {
       return true;
     }
@@ -143,7 +143,7 @@ final class Progress {
   }
 
   /** Takes what steps it can without waiting. */
-  static void poke(HostStream stream) {
+  static void poke(HostQueue stream) {
     if (stream.hasPending() && stream.tryOwn()) {
       try {
         stream.run(stream.tail());
@@ -167,9 +167,9 @@ final class Progress {
    * @param submitter only streams this thread submitted to; null for all
    * @return whether something moved
    */
-  private static boolean help(@Nullable HostStream waiting, @Nullable Thread submitter) {
+  private static boolean help(@Nullable HostQueue waiting, @Nullable Thread submitter) {
     boolean moved = false;
-    for (HostStream stream : streams) {
+    for (HostQueue stream : streams) {
       if (stream == waiting
           || submitter != null && !stream.isSubmittedBy(submitter)
           || !stream.hasPending()) {
@@ -197,8 +197,8 @@ final class Progress {
   /**
    * Whether a thread has submitted work to other streams, too, that it must move while it waits.
    */
-  private static boolean hasMore(HostStream waiting, Thread submitter) {
-    for (HostStream stream : streams) {
+  private static boolean hasMore(HostQueue waiting, Thread submitter) {
+    for (HostQueue stream : streams) {
       if (stream != waiting && stream.isSubmittedBy(submitter) && stream.hasPending()) {
         return true;
       }
@@ -225,7 +225,7 @@ final class Progress {
       sleep = MIN_SLEEP_NANOS;
     }
 
-    boolean await(HostStream stream) {
+    boolean await(HostQueue stream) {
       long now = System.nanoTime();
       if (slowSince == 0) {
         slowSince = now;
@@ -255,15 +255,15 @@ final class Progress {
   /** The ticker: a stream that has work and was not owned at two ticks running gets a step. */
   private static void tick() {
     Machine.unbindThread();
-    HostStream[] lazy = {};
+    HostQueue[] lazy = {};
     int idle = 0;
     while (true) {
       LockSupport.parkNanos(idle < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
-      HostStream[] now = streams;
-      HostStream[] found = new HostStream[now.length];
+      HostQueue[] now = streams;
+      HostQueue[] found = new HostQueue[now.length];
       int count = 0;
       idle++;
-      for (HostStream stream : now) {
+      for (HostQueue stream : now) {
         if (!stream.hasPending()) {
           continue;
         }
@@ -279,7 +279,7 @@ final class Progress {
     }
   }
 
-  private static void tick(HostStream stream) {
+  private static void tick(HostQueue stream) {
     if (stream.tryOwn()) {
       try {
         int result = stream.run(stream.tail());
@@ -294,8 +294,8 @@ final class Progress {
     }
   }
 
-  private static boolean contains(HostStream[] streams, HostStream stream) {
-    for (HostStream candidate : streams) {
+  private static boolean contains(HostQueue[] streams, HostQueue stream) {
+    for (HostQueue candidate : streams) {
       if (candidate == stream) {
         return true;
       }

@@ -1,0 +1,426 @@
+package io.nccl4j.host;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.schedule.Padded;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A ring of tasks. The submitting thread fills in the entry at the tail and releases the tail;
+ * whoever owns the queue, by one compare-and-set, takes steps at the head. Ownership may change
+ * between any two steps, since all progress is in the tasks.
+ */
+class HostQueue extends Padded {
+  private static final int CAPACITY = 1024;
+
+  // Places in `cells`, 128 bytes apart because different threads write them.
+  private static final int TAIL = 16;
+  private static final int HEAD = 32;
+  private static final int OWNER = 48;
+  private static final int WANTED = 64;
+  private static final int CELLS = 80;
+  private static final int SUBMITTER = 32;
+
+  private static final PendingAction FAULTS = (work, now) -> work.communicator.health().check(work);
+  private static final PendingAction DEADLINE =
+      (work, now) -> work.communicator.health().checkDeadline(work, now);
+  private static final PendingAction PLACEMENT =
+      (work, now) -> work.communicator.placement().check(work, now);
+
+  private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
+
+  /** What is done with works that wait. Constants, because waiting shall not allocate either. */
+  interface PendingAction {
+    void apply(HostWork work, long now);
+  }
+
+  private final long[] cells = new long[CELLS];
+
+  /** The plans in the queue; null at an entry that {@link #tasks} describes. */
+  private final @Nullable HostWork[] plans = new HostWork[CAPACITY];
+
+  /** Everything else. Apart from the plans, which touch few cache lines so. */
+  private final StreamTask[] tasks = new StreamTask[CAPACITY];
+
+  private long next;
+
+  /**
+   * The thread that submits, in the middle of its lines: others look at it often, and it seldom
+   * changes.
+   */
+  private final @Nullable Thread[] submitter = new Thread[2 * SUBMITTER];
+
+  private volatile @Nullable NcclException error;
+
+  HostQueue() {
+    for (int i = 0; i < CAPACITY; i++) {
+      tasks[i] = new StreamTask();
+    }
+  }
+
+  // ---- submitting, by one thread
+
+  /** How many entries were submitted so far. */
+  final long submitted() {
+    return next;
+  }
+
+  final boolean isFull() {
+    return next - head() >= CAPACITY;
+  }
+
+  /** Up to where a full queue must be driven for one more entry. */
+  final long firstRoom() {
+    return next - CAPACITY + 1;
+  }
+
+  /** The entry that is released next; there is room for it. */
+  final StreamTask nextEntry() {
+    return tasks[(int) next & CAPACITY - 1];
+  }
+
+  /** Submits a plan; there is room for it. */
+  final void put(HostWork plan) {
+    plans[(int) next & CAPACITY - 1] = plan;
+    release();
+  }
+
+  /**
+   * Makes the next entry visible; returns the position up to which one must drive to see it done.
+   */
+  final long release() {
+    Thread me = Thread.currentThread();
+    if (submitter[SUBMITTER] != me) {
+      submitter[SUBMITTER] = me;
+    }
+    CELL.setRelease(cells, TAIL, ++next);
+    return next;
+  }
+
+  final void throwIfFailed() {
+    NcclException failure = error;
+    if (failure != null) {
+      throw failure;
+    }
+  }
+
+  // ---- driving
+
+  long head() {
+    return (long) CELL.getAcquire(cells, HEAD);
+  }
+
+  /** {@link #head()} for the owner. */
+  long ownedHead() {
+    return (long) CELL.get(cells, HEAD);
+  }
+
+  long tail() {
+    return (long) CELL.getAcquire(cells, TAIL);
+  }
+
+  boolean hasPending() {
+    return head() != tail();
+  }
+
+  boolean isSubmittedBy(Thread thread) {
+    return submitter[SUBMITTER] == thread;
+  }
+
+  boolean tryOwn() {
+    return (long) CELL.getOpaque(cells, OWNER) == 0 && CELL.compareAndSet(cells, OWNER, 0L, 1L);
+  }
+
+  void disown() {
+    CELL.setRelease(cells, OWNER, 0L);
+  }
+
+  boolean isOwned() {
+    return (long) CELL.getOpaque(cells, OWNER) != 0;
+  }
+
+  /** Asks the owner to leave after its current step. */
+  void want() {
+    CELL.setOpaque(cells, WANTED, 1L);
+  }
+
+  boolean takeWanted() {
+    if ((long) CELL.getOpaque(cells, WANTED) == 0) {
+      return false;
+    }
+    CELL.setOpaque(cells, WANTED, 0L);
+    return true;
+  }
+
+  /**
+   * Takes steps until everything before {@code target} is done or something must wait. The caller
+   * owns the stream.
+   */
+  int run(long target) {
+    return run(target, 0);
+  }
+
+  /**
+   * Takes steps until everything before {@code target} is done or something must wait.
+   *
+   * @param patience how often a collective looks for its peers before it is said to be waiting
+   */
+  int run(long target, int patience) {
+    // Who waits for an event may know its place before the submitter has published it.
+    long end = Math.min(target, tail());
+    long head = ownedHead();
+    while (head < end) {
+      int index = (int) head & CAPACITY - 1;
+      HostWork plan = plans[index];
+      int result =
+          plan == null ? stepTask(tasks[index], patience) : stepPlan(index, plan, patience);
+      if (result != Step.DONE) {
+        return result;
+      }
+      CELL.setRelease(cells, HEAD, ++head);
+    }
+    return Step.DONE;
+  }
+
+  private int stepPlan(int index, HostWork plan, int patience) {
+    if (plan.next == null) {
+      int result = step(plan, patience);
+      if (result == Step.DONE) {
+        plans[index] = null;
+        retire(plan);
+      }
+      return result;
+    }
+    HostWork work = plan;
+    HostWork previous = null;
+    int result = Step.BLOCKED;
+    while (work != null) {
+      HostWork following = (HostWork) work.next;
+      int one = step(work, 0);
+      if (one == Step.DONE) {
+        if (previous == null) {
+          plans[index] = following;
+        } else {
+          previous.next = following;
+        }
+        retire(work);
+        result = Step.MOVED;
+      } else {
+        previous = work;
+        result = result == Step.MOVED ? result : one == Step.BLOCKED ? result : one;
+      }
+      work = following;
+    }
+    return plans[index] == null ? Step.DONE : result;
+  }
+
+  /** Gives the work's place in the FIFO back; nothing of it may be touched afterwards. */
+  private static void retire(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    work.free();
+    if (!communicator.isHealthy()) {
+      communicator.becomeQuietIfIdle();
+    }
+  }
+
+  @Nullable NcclException error() {
+    return error;
+  }
+
+  /** Takes a step of one work, and turns what it throws into this stream's failure. */
+  int step(HostWork work, int patience) {
+    HostCommunicator communicator = work.communicator;
+    if (error == null && communicator.isHealthy()) {
+      try {
+        return work.isCollective()
+            ? communicator.collectives().step(work, patience)
+            : communicator.lanes().step(work);
+      } catch (NcclException e) {
+        communicator.health().fail(e);
+      } catch (IllegalStateException e) {
+        communicator
+            .health()
+            .fail(
+                new InvalidUsageException(
+                        work.describe()
+                            + ": memory was closed while it was in use: "
+                            + e.getMessage(),
+                        "keep wrapped segments open until the operation is complete")
+                    .causedBy(e));
+      } catch (RuntimeException | Error e) {
+        communicator
+            .health()
+            .fail(
+                new InternalErrorException(work.describe() + " failed: " + e, "please report this")
+                    .causedBy(e));
+      }
+    }
+    drop(work);
+    return Step.DONE;
+  }
+
+  /**
+   * Shows a small collective's data to its peers before it is stepped.
+   *
+   * @param first whether nothing before it was shown: then it must be its turn
+   * @return false if that must wait, or went wrong; the work's own step finds out
+   */
+  boolean post(HostWork work, boolean first) {
+    try {
+      return error == null
+          && work.communicator.isHealthy()
+          && work.communicator.collectives().postEarly(work, first);
+    } catch (NcclException | IllegalStateException e) {
+      return false;
+    }
+  }
+
+  private void drop(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    NcclException earlier = error;
+    if (communicator.isHealthy() && earlier != null) {
+      communicator
+          .health()
+          .fail(
+              new AbortedException(
+                  work.describe()
+                      + " was dropped, because an earlier work of its stream failed: "
+                      + earlier.problem(),
+                  "create a new communicator and stream"),
+              RankState.DROPPED,
+              communicator.rank(),
+              work.seq);
+    }
+    if (earlier == null) {
+      error = communicator.failure().orElse(null);
+    }
+    communicator.dropped(work);
+  }
+
+  private int stepTask(StreamTask task, int patience) {
+    int result = carryOut(task, patience);
+    if (result == Step.DONE) {
+      task.clear();
+    }
+    return result;
+  }
+
+  private int carryOut(StreamTask task, int patience) {
+    HostEvent event = task.event;
+    try {
+      switch (task.kind) {
+        case StreamTask.COPY, StreamTask.FILL -> {
+          if (error == null) {
+            task.move();
+          }
+        }
+        case StreamTask.GRAPH -> {
+          return Objects.requireNonNull(task.graph).step(this, task, patience);
+        }
+        case StreamTask.RECORD -> Objects.requireNonNull(event).complete(task.generation, error);
+        default -> {
+          if (!Objects.requireNonNull(event).isComplete(task.generation)) {
+            return Step.DEPENDS;
+          }
+          if (error == null) {
+            error = event.failure();
+          }
+        }
+      }
+    } catch (IllegalStateException e) {
+      memoryWasClosed(e);
+    }
+    return Step.DONE;
+  }
+
+  /** Fails this stream because a copy or fill cannot use its memory any more. */
+  void memoryWasClosed(IllegalStateException cause) {
+    error =
+        new InvalidUsageException(
+                "memory was closed while a copy or fill used it: " + cause.getMessage(),
+                "keep wrapped segments open until the stream is synchronized")
+            .causedBy(cause);
+  }
+
+  // ---- slow paths, by the owner
+
+  /** Looks whether a rank that the head waits for has failed or left. */
+  void checkFaults() {
+    forEachPending(FAULTS, 0);
+  }
+
+  /** Notes since when the head waits, and fails it when its deadline has passed. */
+  void checkDeadline(long now) {
+    forEachPending(DEADLINE, now);
+  }
+
+  /** Sees to it that the caller's thread is not in the way of the ranks it waits for. */
+  void checkPlacement(long now) {
+    forEachPending(PLACEMENT, now);
+  }
+
+  private void forEachPending(PendingAction action, long now) {
+    long head = head();
+    if (head == tail()) {
+      return;
+    }
+    int index = (int) head & CAPACITY - 1;
+    HostExecutableGraph graph = tasks[index].graph;
+    if (graph != null && tasks[index].begun) {
+      graph.forEachPending(action, now);
+    }
+    for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
+      action.apply(work, now);
+    }
+  }
+
+  /** For messages; may be out of date when another thread drives. */
+  String describeHead() {
+    long head = head();
+    if (head == tail()) {
+      return "nothing is queued";
+    }
+    StreamTask task = tasks[(int) head & CAPACITY - 1];
+    HostWork work = plans[(int) head & CAPACITY - 1];
+    HostExecutableGraph graph = task.graph;
+    if (graph != null) {
+      work = task.begun ? graph.firstPending() : null;
+      if (work == null) {
+        return "a graph";
+      }
+    }
+    if (work == null) {
+      return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";
+    }
+    return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
+  }
+
+  /** Whether a work is queued here; for messages, see {@link #describeHead}. */
+  boolean holds(HostWork work) {
+    for (long i = head(); i < tail(); i++) {
+      HostWork queued = plans[(int) i & CAPACITY - 1];
+      while (queued != null && queued != work) {
+        queued = (HostWork) queued.next;
+      }
+      if (queued != null) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether an unfinished copy or fill uses the buffer. */
+  boolean uses(Object buffer) {
+    for (long i = head(); i < tail(); i++) {
+      if (tasks[(int) i & CAPACITY - 1].uses(buffer)) {
+        return true;
+      }
+    }
+    return false;
+  }
+}
