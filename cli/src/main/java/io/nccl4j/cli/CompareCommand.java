@@ -26,7 +26,8 @@ import picocli.CommandLine.Spec;
     footer = {
       "",
       "A side is one file or several, with commas between: a1.json,a2.json. FILE#PEER takes one",
-      "peer's lines of a file of several.",
+      "peer's lines of a file of several. From 5 files a side on, the sizes up to 64 KiB and those",
+      "beyond are also compared together, which finds smaller differences.",
       "Exit code: 0 nothing is worse, 1 internal error, 2 bad option, 3 failure, 7 wrong data,",
       "8 something is worse, 9 nothing is comparable."
     })

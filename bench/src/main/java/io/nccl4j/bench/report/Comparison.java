@@ -35,8 +35,8 @@ public record Comparison(
   /** A difference that "same" may hide without a word. */
   private static final double MOST_HIDDEN = 0.05;
 
-  /** Lines of one placement differ less than that, lines of different ones more. */
-  private static final double PLACEMENT_FACTOR = 2;
+  /** Turns of which it takes fewer than without turns to see the same. */
+  private static final int LEAST_TURNS = 8;
 
   /**
    * How to decide.
@@ -76,6 +76,7 @@ public record Comparison(
    * @param changedSpread the same of the changed side
    * @param baseRuns runs of the base that were used
    * @param changedRuns the same of the changed side
+   * @param inTurns whether the runs were made in turns, each run of one side with one of the other
    * @param p probability of such a difference between samples of the same thing; NaN where there
    *     are too few
    * @param lineNanos how long a cache line takes in the runs that were used; NaN if not known
@@ -93,6 +94,7 @@ public record Comparison(
       double changedSpread,
       int baseRuns,
       int changedRuns,
+      boolean inTurns,
       double p,
       double lineNanos,
       Verdict verdict) {
@@ -109,6 +111,7 @@ public record Comparison(
           changedSpread,
           baseRuns,
           changedRuns,
+          inTurns,
           p,
           lineNanos,
           other);
@@ -139,28 +142,19 @@ public record Comparison(
       throw new InvalidArgumentException(
           "the runs have different numbers of ranks: " + ranks, "compare runs of as many ranks");
     }
-    List<Entry> before = base.stream().flatMap(run -> run.entries().stream()).toList();
-    List<Entry> after = changed.stream().flatMap(run -> run.entries().stream()).toList();
-    Set<Entry.Key> keys = new LinkedHashSet<>();
-    before.forEach(entry -> keys.add(entry.key()));
+    Set<Entry.Key> keys = keys(base);
     List<Line> lines = new ArrayList<>();
     int unmatched = 0;
     for (Entry.Key key : keys) {
-      List<Entry> mine = before.stream().filter(entry -> entry.key().equals(key)).toList();
-      List<Entry> other = after.stream().filter(entry -> key.matches(entry.key())).toList();
-      if (other.isEmpty()) {
+      Sides sides = Sides.of(base, changed, run -> run.of(key));
+      if (sides.changed().isEmpty()) {
         unmatched++;
       } else {
-        lines.add(line(key, key.size(), mine, other, rules));
+        lines.add(line(key, key.size(), sides, rules));
       }
     }
     unmatched +=
-        (int)
-            after.stream()
-                .map(Entry::key)
-                .distinct()
-                .filter(key -> keys.stream().noneMatch(key::matches))
-                .count();
+        (int) keys(changed).stream().filter(key -> keys.stream().noneMatch(key::matches)).count();
     if (lines.isEmpty()) {
       throw new InvalidArgumentException(
           "the files have no operation and size in common", "compare runs of the same command");
@@ -168,6 +162,12 @@ public record Comparison(
     // Apart, so that what few lines show together need not be as sure as what one of many does.
     List<Line> together = decided(together(lines, base, changed, rules), rules);
     return new Comparison(decided(lines, rules), together, unmatched, base, changed);
+  }
+
+  private static Set<Entry.Key> keys(List<Run> runs) {
+    Set<Entry.Key> keys = new LinkedHashSet<>();
+    runs.forEach(run -> run.entries().forEach(entry -> keys.add(entry.key())));
+    return keys;
   }
 
   /** Lines for all sizes of a class, where there are several of them, and of runs. */
@@ -181,66 +181,57 @@ public record Comparison(
     }
     List<Line> found = new ArrayList<>();
     for (List<Entry.Key> keys : classes.values()) {
-      List<Entry> before = means(keys, base);
-      List<Entry> after = means(keys, changed);
-      if (keys.size() > 1 && before.size() >= LEAST_RUNS && after.size() >= LEAST_RUNS) {
+      Sides sides = Sides.of(base, changed, run -> mean(keys, run));
+      if (keys.size() > 1
+          && sides.base().size() >= LEAST_RUNS
+          && sides.changed().size() >= LEAST_RUNS) {
         long most = keys.stream().mapToLong(Entry.Key::size).max().orElseThrow();
-        found.add(line(before.getFirst().key(), most, before, after, rules));
+        found.add(line(sides.base().getFirst().key(), most, sides, rules));
       }
     }
     return found;
   }
 
-  /** For each run that has all of these measurements, one: their geometric mean. */
-  private static List<Entry> means(List<Entry.Key> keys, List<Run> runs) {
-    List<Entry> means = new ArrayList<>();
-    for (Run run : runs) {
-      List<Entry> entries =
-          run.entries().stream()
-              .filter(entry -> keys.stream().anyMatch(key -> key.matches(entry.key())))
-              .toList();
-      if (entries.stream().map(Entry::key).distinct().count() == keys.size()) {
-        means.add(Entry.mean(keys.getFirst().outOfPlace(), entries));
-      }
+  /** The geometric mean of a run's measurements, if it has all of these. */
+  private static List<Entry> mean(List<Entry.Key> keys, Run run) {
+    List<Entry> entries = keys.stream().flatMap(key -> run.of(key).stream()).toList();
+    return keys.stream().anyMatch(key -> run.of(key).isEmpty())
+        ? List.of()
+        : List.of(Entry.mean(keys.getFirst().outOfPlace(), entries));
+  }
+
+  private static Line line(Entry.Key key, long most, Sides all, Rules rules) {
+    if (all.turns().size() >= LEAST_TURNS) {
+      Sides turns = all.inTurns();
+      double[] logarithms = turns.turns().stream().mapToDouble(Sides.Turn::logarithm).toArray();
+      return line(key, most, turns, Difference.ofTurns(logarithms), Verdict.SAME);
     }
-    return means;
+    Sides sides = all.at(all.placement());
+    if (sides.base().isEmpty() || sides.changed().isEmpty()) {
+      double before = Samples.ofRuns(all.base()).median();
+      double after = Samples.ofRuns(all.changed()).median();
+      double none = Double.NaN;
+      Difference unknown = new Difference(after / before, none, none, none);
+      return line(key, most, all, unknown, Verdict.NOT_COMPARABLE);
+    }
+    boolean enough = sides.base().size() >= LEAST_RUNS && sides.changed().size() >= LEAST_RUNS;
+    Samples before = enough ? Samples.ofRuns(sides.base()) : Samples.ofRounds(sides.base());
+    Samples after = enough ? Samples.ofRuns(sides.changed()) : Samples.ofRounds(sides.changed());
+    Difference difference = Difference.of(before, after);
+    boolean tested = before.count() >= LEAST_ROUNDS && after.count() >= LEAST_ROUNDS;
+    return line(
+        key,
+        most,
+        sides,
+        tested ? difference : difference.untested(),
+        tested && (enough || rules.trustRounds()) ? Verdict.SAME : Verdict.UNSURE);
   }
 
   private static Line line(
-      Entry.Key key, long most, List<Entry> base, List<Entry> changed, Rules rules) {
-    double nanos = placement(base, changed);
-    List<Entry> mine = base.stream().filter(entry -> isAt(entry, nanos)).toList();
-    List<Entry> other = changed.stream().filter(entry -> isAt(entry, nanos)).toList();
-    if (mine.isEmpty() || other.isEmpty()) {
-      double before = Samples.ofRuns(base).median();
-      double after = Samples.ofRuns(changed).median();
-      double none = Double.NaN;
-      return new Line(
-          key,
-          most,
-          before,
-          after,
-          after / before,
-          none,
-          none,
-          none,
-          none,
-          base.size(),
-          changed.size(),
-          none,
-          none,
-          Verdict.NOT_COMPARABLE);
-    }
-    boolean enough = mine.size() >= LEAST_RUNS && other.size() >= LEAST_RUNS;
-    Samples before = enough ? Samples.ofRuns(mine) : Samples.ofRounds(mine);
-    Samples after = enough ? Samples.ofRuns(other) : Samples.ofRounds(other);
-    Difference difference = Difference.of(before, after);
-    boolean tested = before.count() >= LEAST_ROUNDS && after.count() >= LEAST_ROUNDS;
-    boolean wrong = other.stream().anyMatch(entry -> entry.wrong().orElse(0) > 0);
-    Verdict verdict =
-        wrong
-            ? Verdict.WRONG
-            : tested && (enough || rules.trustRounds()) ? Verdict.SAME : Verdict.UNSURE;
+      Entry.Key key, long most, Sides sides, Difference difference, Verdict verdict) {
+    Samples before = Samples.ofRuns(sides.base());
+    Samples after = Samples.ofRuns(sides.changed());
+    boolean wrong = sides.changed().stream().anyMatch(entry -> entry.wrong().orElse(0) > 0);
     return new Line(
         key,
         most,
@@ -251,11 +242,12 @@ public record Comparison(
         difference.high(),
         before.spread(),
         after.spread(),
-        mine.size(),
-        other.size(),
-        tested ? difference.p() : Double.NaN,
-        nanos,
-        verdict);
+        sides.base().size(),
+        sides.changed().size(),
+        sides.turns().size() >= LEAST_TURNS,
+        difference.p(),
+        verdict == Verdict.NOT_COMPARABLE ? Double.NaN : sides.placement(),
+        wrong ? Verdict.WRONG : verdict);
   }
 
   /** Changes the verdicts of lines whose difference is believed and relevant. */
@@ -282,47 +274,6 @@ public record Comparison(
       case UNSURE -> differs ? Verdict.UNSURE : Verdict.SAME;
       default -> line.verdict();
     };
-  }
-
-  /**
-   * The placement that most runs of both sides share, as its shortest line in ns; NaN if no run
-   * knows its own.
-   */
-  private static double placement(List<Entry> base, List<Entry> changed) {
-    double best = Double.NaN;
-    long most = -1;
-    for (List<Entry> side : List.of(base, changed)) {
-      for (Entry entry : side) {
-        double nanos = least(entry);
-        if (!Double.isNaN(nanos)) {
-          long mine = base.stream().filter(one -> isAt(one, nanos)).count();
-          long other = changed.stream().filter(one -> isAt(one, nanos)).count();
-          long weight = 1000 * Math.min(mine, other) + Math.max(mine, other);
-          if (weight > most) {
-            most = weight;
-            best = nanos;
-          }
-        }
-      }
-    }
-    return best;
-  }
-
-  private static double least(Entry entry) {
-    return Math.min(
-        entry.line().beforeNanos().orElse(Double.NaN),
-        entry.line().afterNanos().orElse(Double.NaN));
-  }
-
-  /** Whether a run had that placement all the time; one that does not know is not doubted. */
-  private static boolean isAt(Entry entry, double nanos) {
-    double least = least(entry);
-    if (Double.isNaN(least) || Double.isNaN(nanos)) {
-      return true;
-    }
-    double most = Math.max(least, entry.line().afterNanos().orElse(least));
-    most = Math.max(most, entry.line().beforeNanos().orElse(least));
-    return least >= nanos && most <= PLACEMENT_FACTOR * nanos;
   }
 
   /** All lines, those for several measurements last. */

@@ -9,7 +9,7 @@ import java.util.Locale;
 
 /** Writes a {@link Comparison} as a table or as JSON. */
 public final class ComparisonWriter {
-  private static final String TITLES = "#%-14s %-18s %16s %10s %10s %7s %15s %8s %8s %5s %8s  %s";
+  private static final String TITLES = "#%-14s %-18s %16s %10s %10s %7s %15s %8s %8s %8s %8s  %s";
 
   private ComparisonWriter() {}
 
@@ -87,7 +87,7 @@ public final class ComparisonWriter {
             : String.format(Locale.ROOT, "%.3f..%.3f", line.low(), line.high());
     return String.format(
         Locale.ROOT,
-        " %-14s %-18s %16s %10.2f %10.2f %7.3f %15s %8s %8s %5s %8s  %s",
+        " %-14s %-18s %16s %10.2f %10.2f %7.3f %15s %8s %8s %8s %8s  %s",
         line.key().operation(),
         line.key().label(),
         size(line),
@@ -97,7 +97,7 @@ public final class ComparisonWriter {
         interval,
         percent(line.baseSpread()),
         percent(line.changedSpread()),
-        line.baseRuns() + "/" + line.changedRuns(),
+        line.inTurns() ? line.baseRuns() + " turns" : line.baseRuns() + "/" + line.changedRuns(),
         Double.isNaN(line.lineNanos())
             ? "N/A"
             : String.format(Locale.ROOT, "%.0f", line.lineNanos()),
@@ -146,6 +146,7 @@ public final class ComparisonWriter {
       number(one, "changed_spread", line.changedSpread());
       one.put("base_runs", line.baseRuns());
       one.put("changed_runs", line.changedRuns());
+      one.put("in_turns", line.inTurns());
       number(one, "p", line.p());
       number(one, "line_latency_ns", line.lineNanos());
       one.put("verdict", line.verdict().label());

@@ -2,6 +2,7 @@ package io.nccl4j.bench.report;
 
 import java.util.Arrays;
 import org.apache.commons.statistics.inference.MannWhitneyUTest;
+import org.apache.commons.statistics.inference.WilcoxonSignedRankTest;
 
 /**
  * How two sets of times differ, by methods that assume nothing of the times' distribution.
@@ -10,7 +11,7 @@ import org.apache.commons.statistics.inference.MannWhitneyUTest;
  *     Lehmann), which scatters less than the ratio of the medians
  * @param low lower end of the ratio's 95 % interval, by the same pairs
  * @param high upper end
- * @param p probability that sets of the same thing differ as much (Mann and Whitney)
+ * @param p probability that sets of the same thing differ as much (Mann and Whitney, or Wilcoxon)
  */
 record Difference(double ratio, double low, double high, double p) {
   private static final double NORMAL_95 = 1.96;
@@ -33,6 +34,37 @@ record Difference(double ratio, double low, double high, double p) {
     double p = MannWhitneyUTest.withDefaults().test(base.values(), changed.values()).getPValue();
     return new Difference(
         Samples.median(ratios), ratios[outside], ratios[ratios.length - 1 - outside], p);
+  }
+
+  /**
+   * How sides differ whose samples were measured in turns: by Wilcoxon's signed ranks.
+   *
+   * @param logarithms of the ratio in each turn
+   */
+  static Difference ofTurns(double[] logarithms) {
+    int n = logarithms.length;
+    double[] means = new double[n * (n + 1) / 2];
+    int next = 0;
+    for (int i = 0; i < n; i++) {
+      for (int j = i; j < n; j++) {
+        means[next++] = (logarithms[i] + logarithms[j]) / 2;
+      }
+    }
+    Arrays.sort(means);
+    double pairs = means.length;
+    int outside = (int) Math.max(0, pairs / 2 - NORMAL_95 * Math.sqrt(pairs * (2 * n + 1) / 12));
+    boolean equal = Arrays.stream(logarithms).allMatch(logarithm -> logarithm == 0);
+    double p = equal ? 1 : WilcoxonSignedRankTest.withDefaults().test(logarithms).getPValue();
+    return new Difference(
+        Math.exp(Samples.median(means)),
+        Math.exp(means[outside]),
+        Math.exp(means[means.length - 1 - outside]),
+        p);
+  }
+
+  /** The same of too few samples for a test. */
+  Difference untested() {
+    return new Difference(ratio, low, high, Double.NaN);
   }
 
   private static double[] some(double[] values) {

@@ -38,10 +38,7 @@ public record Entry(
    */
   static Entry mean(Key key, List<Entry> parts) {
     double logarithms =
-        parts.stream()
-            .mapToDouble(part -> Math.log(Samples.ofRuns(List.of(part)).median()))
-            .average()
-            .orElseThrow();
+        parts.stream().mapToDouble(part -> Math.log(Samples.median(part))).average().orElseThrow();
     long wrong = parts.stream().mapToLong(part -> part.wrong().orElse(0)).sum();
     double[] nanos =
         parts.stream()

@@ -20,6 +20,16 @@ public record Run(String name, int nranks, Map<String, String> facts, List<Entry
     entries = List.copyOf(entries);
   }
 
+  /** Its measurements of what has this key. */
+  List<Entry> of(Entry.Key key) {
+    return entries.stream().filter(entry -> key.matches(entry.key())).toList();
+  }
+
+  /** When it was started, in a form that sorts; empty if the file does not tell. */
+  String started() {
+    return facts.getOrDefault("started", "");
+  }
+
   /** Whose operations have one name, whatever the tool calls them: {@code all_reduce_perf}. */
   static String operation(String program) {
     String name = program.substring(program.lastIndexOf('/') + 1).replaceFirst("_perf.*$", "");

@@ -28,7 +28,11 @@ final class Samples {
 
   /** A sample for each run. */
   static Samples ofRuns(List<Entry> runs) {
-    return new Samples(runs.stream().mapToDouble(run -> median(rounds(run))).toArray());
+    return new Samples(runs.stream().mapToDouble(Samples::median).toArray());
+  }
+
+  static double median(Entry run) {
+    return median(rounds(run));
   }
 
   /** A sample for each block of rounds of all runs. */

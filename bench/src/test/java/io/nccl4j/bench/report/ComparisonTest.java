@@ -1,6 +1,7 @@
 package io.nccl4j.bench.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -94,6 +95,58 @@ class ComparisonTest {
     }
     assertTrue(found >= MOST, "found in " + found + " of " + TRIES);
     assertTrue(same >= MOST, "same in " + same + " of " + TRIES);
+  }
+
+  /**
+   * Runs of both sides in turns, on a machine that becomes faster and slower and changes placement.
+   */
+  private List<List<Run>> turns(int count, double factor) {
+    List<Run> base = new ArrayList<>();
+    List<Run> changed = new ArrayList<>();
+    for (int turn = 0; turn < count; turn++) {
+      boolean far = turn % 2 == 0;
+      double speed = Math.exp(0.1 * random.nextGaussian()) * (far ? 2 : 1);
+      for (boolean isBase : new boolean[] {true, false}) {
+        double own = speed * Math.exp(0.015 * random.nextGaussian()) * (isBase ? 1 : factor);
+        Map<String, String> facts =
+            Map.of("started", String.format("2026-11-20 10:%02d:%02d", turn, isBase ? 5 : 35));
+        Entry entry = entry(1 << 20, List.of(50 * own), far ? 140 : 26, far ? 140 : 26);
+        (isBase ? base : changed).add(new Run("run", 2, facts, List.of(entry)));
+      }
+    }
+    return List.of(base, changed);
+  }
+
+  @Test
+  void fivePercentAreFoundInTurns() {
+    int found = 0;
+    int same = 0;
+    for (int i = 0; i < TRIES; i++) {
+      List<List<Run>> slow = turns(12, 1.05);
+      Comparison.Line line = Comparison.of(slow.get(0), slow.get(1), RULES).lines().getFirst();
+      assertTrue(line.inTurns());
+      assertEquals(12, line.baseRuns(), "of both placements");
+      assertTrue(line.low() < line.ratio() && line.ratio() < line.high(), line.toString());
+      found += line.verdict() == Verdict.WORSE ? 1 : 0;
+      List<List<Run>> alike = turns(12, 1);
+      same += Comparison.of(alike.get(0), alike.get(1), RULES).count(Verdict.SAME) == 1 ? 1 : 0;
+    }
+    assertTrue(found >= MOST, "found in " + found + " of " + TRIES);
+    assertTrue(same >= MOST, "same in " + same + " of " + TRIES);
+  }
+
+  @Test
+  void runsThatWereNotMadeInTurnsAreNoTurns() {
+    List<List<Run>> sides = turns(12, 1);
+    List<Run> base = new ArrayList<>(sides.get(0));
+    List<Run> changed = new ArrayList<>(sides.get(1));
+    base.add(changed.removeLast());
+    changed.add(base.remove(10));
+    assertFalse(Comparison.of(base, changed, RULES).lines().getFirst().inTurns(), "two in a row");
+    List<Run> fewer = sides.get(1).subList(1, 12);
+    assertFalse(Comparison.of(sides.get(0), fewer, RULES).lines().getFirst().inTurns(), "one less");
+    List<List<Run>> few = turns(7, 1);
+    assertFalse(Comparison.of(few.get(0), few.get(1), RULES).lines().getFirst().inTurns(), "few");
   }
 
   private List<Run> manySizes(int count, double factor) {
