@@ -179,9 +179,6 @@ final class Worker {
 
   /** The same operation, measured in the same way, when everything has run: the median of some. */
   private double warmMicros() {
-    if (careful) {
-      CompilerThreads.awaitIdle();
-    }
     double[] times = new double[WARM_CALLS];
     for (int i = 0; i < WARM_CALLS; i++) {
       times[i] = firstMicros();

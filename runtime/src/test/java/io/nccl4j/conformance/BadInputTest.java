@@ -101,7 +101,9 @@ class BadInputTest {
     if (elsewhere != null) {
       elsewhere.close();
     }
-    ranks.close();
+    if (ranks != null) {
+      ranks.close();
+    }
   }
 
   // -- operations
