@@ -72,13 +72,14 @@ public final class CoreProvider implements Provider {
   }
 
   private BackendRuntime runtime(@Nullable Backend backend) {
+    if (backend == null) {
+      // Not a case of the switch, which would then be linked at run time, at each start.
+      throw new InvalidArgumentException("the backend is null", "pass Backend.AUTO, HOST or CUDA");
+    }
     return switch (backend) {
       case AUTO -> automatic();
       case HOST -> host;
       case CUDA -> cuda();
-      case null ->
-          throw new InvalidArgumentException(
-              "the backend is null", "pass Backend.AUTO, HOST or CUDA");
     };
   }
 
