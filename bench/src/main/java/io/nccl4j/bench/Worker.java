@@ -49,6 +49,7 @@ final class Worker {
   private final boolean careful;
   private final ContentKernels kernels = new ContentKernels();
   private final List<Double> issueTimes = new ArrayList<>();
+  private OptionalDouble firstLine = OptionalDouble.empty();
   private OptionalDouble lastLine = OptionalDouble.empty();
   private long checks;
 
@@ -90,11 +91,6 @@ final class Worker {
       meter.connected();
     }
     List<BackendInfo> found = listener == null ? List.of() : found();
-    if (listener != null && careful) {
-      LineProbe.warmUp();
-    }
-    OptionalDouble before = lineNanos();
-    lastLine = before;
     double cold = coldMicros();
     RunInfo info =
         new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
@@ -118,7 +114,7 @@ final class Worker {
             results,
             cold,
             warm,
-            new LineLatency(before, lastLine),
+            new LineLatency(firstLine, lastLine),
             listener == null ? null : ranks.first().memory(),
             meter == null ? null : meter.finished(options.localRanks() * bufferBytes()),
             LocalDateTime.now(clock));
@@ -201,7 +197,12 @@ final class Worker {
       DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
     Contents contents = new Contents(type, kernels);
     warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
+    if (listener != null && careful && firstLine.isEmpty()) {
+      // Now that the compilers have time for it.
+      LineProbe.warmUp();
+    }
     lastLine = lineNanos();
+    firstLine = firstLine.isPresent() ? firstLine : lastLine;
     for (long cycle = 0; cycle < method.cycles() || method.cycles() == 0; cycle++) {
       options
           .sweep()
