@@ -77,7 +77,7 @@ record Sides(List<Entry> base, List<Entry> changed, List<Turn> turns) {
         turns.stream().map(Turn::base).toList(), turns.stream().map(Turn::changed).toList(), turns);
   }
 
-  /** The same without runs that had their processors otherwise, or nowhere for long. */
+  /** The same without runs that had another placement, or were moved. */
   Sides at(double nanos) {
     return new Sides(
         base.stream().filter(entry -> isAt(entry, nanos)).toList(),
