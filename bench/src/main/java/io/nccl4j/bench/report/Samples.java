@@ -14,11 +14,14 @@ import org.apache.commons.statistics.ranking.NaturalRanking;
  */
 final class Samples {
   private static final Quantile QUANTILE = Quantile.withDefaults().withCopy(true);
-  private static final int LEAST_BLOCKS = 6;
+  private static final int LEAST_BLOCKS = 5;
   private static final double MOST_ALIKE = 0.95;
 
   /** Blocks are longer by so much, because from few rounds they seem less alike than they are. */
   private static final int RESERVE = 4;
+
+  /** One in so many rounds of a block, at its end, is left out: the next block is less like it. */
+  private static final int GAP = 3;
 
   private final double[] values;
 
@@ -85,7 +88,7 @@ final class Samples {
     length = Math.min(length, Math.max(1, times.length / LEAST_BLOCKS));
     double[] medians = new double[times.length / length];
     for (int i = 0; i < medians.length; i++) {
-      medians[i] = median(Arrays.copyOfRange(times, i * length, (i + 1) * length));
+      medians[i] = median(Arrays.copyOfRange(times, i * length, (i + 1) * length - length / GAP));
     }
     return medians;
   }
