@@ -490,16 +490,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   /** An unfinished work that uses a buffer, or null. */
   @Nullable HostWork userOf(Object root) {
-    for (int i = 0; i < fifo().capacity(); i++) {
-      HostWork work = fifo().at(i);
-      if (work.isInUse()
-          && (work.send instanceof HostBuffer send && send.root() == root
-              || work.recv instanceof HostBuffer recv && recv.root() == root
-              || work.op.deviceScalar() instanceof HostBuffer scalar && scalar.root() == root)) {
-        return work;
-      }
-    }
-    return null;
+    return fifo()
+        .oldestInUse(
+            work ->
+                work.send instanceof HostBuffer send && send.root() == root
+                    || work.recv instanceof HostBuffer recv && recv.root() == root
+                    || work.op.deviceScalar() instanceof HostBuffer scalar
+                        && scalar.root() == root);
   }
 
   // ---- life

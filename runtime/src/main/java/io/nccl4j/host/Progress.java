@@ -1,6 +1,8 @@
 package io.nccl4j.host;
 
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
@@ -56,7 +58,9 @@ final class Progress {
 
   static void remove(HostQueue stream) {
     synchronized (LOCK) {
-      streams = Arrays.stream(streams).filter(s -> s != stream).toArray(HostQueue[]::new);
+      List<HostQueue> others = new ArrayList<>(Arrays.asList(streams));
+      others.remove(stream);
+      streams = others.toArray(new HostQueue[0]);
     }
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j.schedule;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -76,7 +77,7 @@ public final class WorkFifo<W extends Work> extends Padded {
     int before = reclaim();
     W work = ring[first + before & mask];
     work.take();
-    USED.setOpaque(this, before + 1);
+    USED.setRelease(this, before + 1);
     if (before >= highWater) {
       HIGH_WATER.setOpaque(this, before + 1);
     }
@@ -92,7 +93,7 @@ public final class WorkFifo<W extends Work> extends Padded {
   public void giveBack() {
     int left = used - 1;
     ring[first + left & mask].free();
-    USED.setOpaque(this, left);
+    USED.setRelease(this, left);
   }
 
   /**
@@ -106,15 +107,20 @@ public final class WorkFifo<W extends Work> extends Padded {
       left--;
     }
     FIRST.setOpaque(this, left == 0 ? 0 : oldest);
-    USED.setOpaque(this, left);
+    USED.setRelease(this, left);
     return left;
   }
 
-  /** Number of works in use now; it looks at every place. Any thread may ask. */
+  /**
+   * Number of works in use now. Any thread may ask; while works are taken and completed the answer
+   * is about right.
+   */
   public int inUse() {
+    int oldest = (int) FIRST.getOpaque(this);
+    int left = (int) USED.getOpaque(this);
     int count = 0;
-    for (W work : ring) {
-      if (work.isInUse()) {
+    for (int i = 0; i < left; i++) {
+      if (ring[oldest + i & mask].isInUse()) {
         count++;
       }
     }
@@ -122,14 +128,32 @@ public final class WorkFifo<W extends Work> extends Padded {
   }
 
   /**
-   * The work that was taken first among those in use, or null. Any thread may ask; while works are
-   * taken and completed the answer is one that held a moment ago.
+   * The work that was taken first among those in use, or null; as {@link #oldestInUse(Predicate)}.
    */
   public @Nullable W oldestInUse() {
-    int start = (int) FIRST.getOpaque(this);
-    for (int i = 0; i < ring.length; i++) {
+    return oldestInUse(work -> true);
+  }
+
+  /**
+   * The work that was taken first among those in use that are {@code wanted}, or null. Any thread
+   * may ask: a work that it knows to have been taken is found if it is in use all the time; of
+   * others the answer held a moment ago. Only the taken places are looked at, since a sweep through
+   * all of them would drive everything else out of the processor's caches.
+   */
+  public @Nullable W oldestInUse(Predicate<? super W> wanted) {
+    int oldest = (int) FIRST.getAcquire(this);
+    W found = search(oldest, (int) USED.getAcquire(this), wanted);
+    // Where the submitter has passed over complete works in between, the two may not belong
+    // together.
+    return found != null || (int) FIRST.getAcquire(this) == oldest
+        ? found
+        : search(oldest, ring.length, wanted);
+  }
+
+  private @Nullable W search(int start, int places, Predicate<? super W> wanted) {
+    for (int i = 0; i < places; i++) {
       W work = ring[start + i & mask];
-      if (work.isInUse()) {
+      if (work.isInUse() && wanted.test(work)) {
         return work;
       }
     }

@@ -13,6 +13,8 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
@@ -76,6 +78,12 @@ class WorkFifoTest {
         last = null;
       }
       assertEquals(inUse.size(), used(fifo));
+      assertEquals(inUse.size(), fifo.inUse());
+      Item oldest = ring.stream().filter(inUse::contains).findFirst().orElse(null);
+      assertSame(oldest, fifo.oldestInUse());
+      for (Item item : inUse) {
+        assertSame(item, fifo.oldestInUse(work -> work == item));
+      }
       assertEquals((long) most * Work.BYTES, fifo.highWaterBytes());
     }
   }
@@ -100,6 +108,57 @@ class WorkFifoTest {
     assertEquals(SLOTS, works.size());
     assertEquals(SLOTS, fifo.capacity());
     assertEquals(SLOTS / 2, fifo.planLimit());
+  }
+
+  /** A work for as long as it is not complete; compared by identity, since works come again. */
+  private static final class Held {
+    final Item work;
+
+    Held(Item work) {
+      this.work = work;
+    }
+  }
+
+  /** Another thread always finds a work that is in use all the time, whatever else goes on. */
+  @Test
+  @Timeout(60)
+  void findsWhatStaysInUse() throws Exception {
+    int rounds = 2_000_000;
+    WorkFifo<Item> fifo = fifo();
+    AtomicReference<Held> held = new AtomicReference<>();
+    AtomicBoolean done = new AtomicBoolean();
+    Thread submitter =
+        Thread.ofPlatform()
+            .start(
+                () -> {
+                  for (int round = 0; round < rounds; round++) {
+                    // Works before it, so that the FIFO's old end comes nearer when they complete.
+                    List<Item> before = new ArrayList<>();
+                    for (int i = round % (SLOTS - 1); i > 0; i--) {
+                      before.add(fifo.take());
+                    }
+                    Item work = fifo.take();
+                    held.set(new Held(work));
+                    before.forEach(Item::free);
+                    fifo.take().free();
+                    held.set(null);
+                    work.free();
+                  }
+                  done.set(true);
+                });
+    int found = 0;
+    while (!done.get()) {
+      Held one = held.get();
+      if (one != null) {
+        Item answer = fifo.oldestInUse(item -> item == one.work);
+        if (held.get() == one) {
+          assertSame(one.work, answer);
+          found++;
+        }
+      }
+    }
+    submitter.join();
+    assertTrue(found > 0, "nothing was ever looked for");
   }
 
   /**
