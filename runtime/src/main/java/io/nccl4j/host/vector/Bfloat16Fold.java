@@ -12,7 +12,8 @@ import jdk.incubator.vector.VectorSpecies;
 /**
  * Folds bfloat16 elements. Two neighbours are loaded as one int: the upper half with the lower one
  * cleared, and the lower half shifted up, are their values as floats, so that nothing has to be
- * moved between lanes. The accumulator holds the lower halves of a vector, then the upper ones.
+ * moved between lanes. The accumulator holds the lower halves of a vector, then the upper ones: no
+ * two vectors may overlap.
  *
  * <p>A template, as {@link LaneFold} is.
  */
@@ -37,7 +38,7 @@ final class Bfloat16Fold extends VectorFold {
   private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
   Bfloat16Fold(BlockFold generic) {
-    super(generic, Short.BYTES, WIDTH, Float.BYTES / Short.BYTES, MethodHandles.lookup());
+    super(generic, Short.BYTES, WIDTH, Float.BYTES / Short.BYTES, false, MethodHandles.lookup());
   }
 
   static void pair(long a, long b, long to0, long to1, int bytes, int n) {

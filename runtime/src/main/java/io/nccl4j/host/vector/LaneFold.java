@@ -32,7 +32,7 @@ final class LaneFold extends VectorFold {
   private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
   LaneFold(BlockFold generic) {
-    super(generic, SPECIES.elementSize() / Byte.SIZE, WIDTH, 1, MethodHandles.lookup());
+    super(generic, SPECIES.elementSize() / Byte.SIZE, WIDTH, 1, true, MethodHandles.lookup());
   }
 
   static void pair(long a, long b, long to0, long to1, int bytes, int n) {
@@ -40,9 +40,12 @@ final class LaneFold extends VectorFold {
     long fromB = b & ADDRESS;
     long out = to0 & ADDRESS;
     Vector<Object> factor = factor(n);
-    for (int i = 0; i < bytes; i += WIDTH) {
+    int last = bytes - WIDTH;
+    Vector<Object> end = finish(combine(load(fromA + last), load(fromB + last)), factor);
+    for (int i = 0; i < last; i += WIDTH) {
       store(finish(combine(load(fromA + i), load(fromB + i)), factor), out + i);
     }
+    store(end, out + last);
   }
 
   static void pairTwice(long a, long b, long to0, long to1, int bytes, int n) {
@@ -51,20 +54,27 @@ final class LaneFold extends VectorFold {
     long out0 = to0 & ADDRESS;
     long out1 = to1 & ADDRESS;
     Vector<Object> factor = factor(n);
-    for (int i = 0; i < bytes; i += WIDTH) {
+    int last = bytes - WIDTH;
+    Vector<Object> end = finish(combine(load(fromA + last), load(fromB + last)), factor);
+    for (int i = 0; i < last; i += WIDTH) {
       Vector<Object> result = finish(combine(load(fromA + i), load(fromB + i)), factor);
       store(result, out0 + i);
       store(result, out1 + i);
     }
+    store(end, out0 + last);
+    store(end, out1 + last);
   }
 
   static void open(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
     long out = to0 & ADDRESS;
-    for (int i = 0; i < bytes; i += WIDTH) {
+    int last = bytes - WIDTH;
+    Vector<Object> end = combine(load(fromA + last), load(fromB + last));
+    for (int i = 0; i < last; i += WIDTH) {
       store(combine(load(fromA + i), load(fromB + i)), out + i);
     }
+    store(end, out + last);
   }
 
   static void step(long a, long b, long to0, long to1, int bytes, int n) {

@@ -14,8 +14,10 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an
- * int. What is left over at the end, and a fold of a single input, goes to the generic kernel.
+ * Cuts a fold into ranges that vector loops can do, in pieces whose length is an int. The last
+ * vector of a range may overlap the one before: it is computed first, since the output may be an
+ * input, and stored at the end. What is shorter than a vector, and a fold of a single input, goes
+ * to the generic kernel.
  *
  * <p>Two inputs are folded in registers. More are gathered in the scratch's accumulator, a small
  * block at a time, so that what they add up to never leaves the nearest cache.
@@ -49,6 +51,9 @@ abstract class VectorFold implements FoldKernel {
   private final int vectorBytes;
   private final int blockBytes;
 
+  /** Whether the loops take ranges that are no multiple of vectors. */
+  private final boolean overlaps;
+
   // Not constants, so that the compiler cannot inline the loops here. It would whenever one kernel
   // is used more than others, and then run out of nodes and make an object of every vector.
   private final MethodHandle pair;
@@ -65,6 +70,7 @@ abstract class VectorFold implements FoldKernel {
    * @param elementBytes bytes of an element
    * @param vectorBytes bytes of the elements that are loaded at once
    * @param widening how many bytes of accumulator a byte of input needs
+   * @param overlaps whether the loops take any {@code bytes} from a vector on, not only multiples
    * @param template looks up the loops: static methods with parameters {@code (long a, long b, long
    *     to0, long to1, int bytes, int n)}, addresses all but the last two. {@code pair} folds a and
    *     b into the output to0, {@code pairTwice} also into to1; {@code open} folds a and b into the
@@ -77,11 +83,13 @@ abstract class VectorFold implements FoldKernel {
       int elementBytes,
       int vectorBytes,
       int widening,
+      boolean overlaps,
       MethodHandles.Lookup template) {
     this.generic = generic;
     this.elementBytes = elementBytes;
     this.vectorBytes = vectorBytes;
     this.blockBytes = Scratch.ACCUMULATOR_BYTES / widening;
+    this.overlaps = overlaps;
     pair = loop(template, "pair");
     pairTwice = loop(template, "pairTwice");
     open = loop(template, "open");
@@ -102,9 +110,9 @@ abstract class VectorFold implements FoldKernel {
       long @Nullable [] scalars,
       Scratch scratch) {
     long bytes = elements * elementBytes;
-    long whole = n == 1 || m == 0 ? 0 : bytes & -vectorBytes;
-    if (whole > 0 && !(stay(in, n) && stay(out, m))) {
-      whole = 0;
+    long whole = 0;
+    if (bytes >= vectorBytes && n > 1 && m > 0 && stay(in, n) && stay(out, m)) {
+      whole = overlaps ? bytes : bytes & -vectorBytes;
     }
     if (whole > 0) {
       for (int o = 2; o < m; o++) {
@@ -135,8 +143,9 @@ abstract class VectorFold implements FoldKernel {
     long b = address(in[1], inOffset[1], bytes);
     long to0 = address(out[0], outOffset[0], bytes);
     long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
-    for (long done = 0; done < bytes; done += PIECE) {
-      int piece = (int) Math.min(PIECE, bytes - done);
+    int piece;
+    for (long done = 0; done < bytes; done += piece) {
+      piece = piece(bytes - done, PIECE);
       if (m == 1) {
         run(pair, a + done, b + done, to0 + done, 0, piece, 2);
       } else {
@@ -163,8 +172,9 @@ abstract class VectorFold implements FoldKernel {
     long c = address(in[last], inOffset[last], bytes);
     long to0 = address(out[0], outOffset[0], bytes);
     long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
-    for (long done = 0; done < bytes; done += blockBytes) {
-      int block = (int) Math.min(blockBytes, bytes - done);
+    int block;
+    for (long done = 0; done < bytes; done += block) {
+      block = piece(bytes - done, blockBytes);
       run(open, a + done, b + done, accumulator, 0, block, n);
       for (int k = 2; k < last; k++) {
         long next = address(in[k], inOffset[k], bytes) + done;
@@ -178,6 +188,11 @@ abstract class VectorFold implements FoldKernel {
       }
     }
     Reference.reachabilityFence(segment);
+  }
+
+  /** How much of what is left is done next: what then remains is nothing, or a vector at least. */
+  private int piece(long left, int most) {
+    return left <= most ? (int) left : (int) Math.min(most, left - vectorBytes);
   }
 
   /** Whether nobody can close these segments. */

@@ -82,7 +82,12 @@ class FoldKernelTest {
   @ParameterizedTest
   @EnumSource(DataType.class)
   void chosenAndGenericKernelsAgreeOnManyBits(DataType type) {
-    int elements = (1 << 20) / type.byteSize() + 3 * Scratch.BLOCK + 5;
+    // What lies beyond a mebibyte: some blocks, and less than a vector.
+    agreeOn(type, (1 << 20) / type.byteSize() + 3 * Scratch.BLOCK + 5);
+    agreeOn(type, (1 << 20) / type.byteSize() + 1);
+  }
+
+  private static void agreeOn(DataType type, int elements) {
     long bytes = (long) elements * type.byteSize();
     SplittableRandom random = new SplittableRandom(SEED + 2);
     Scratch scratch = new Scratch();
