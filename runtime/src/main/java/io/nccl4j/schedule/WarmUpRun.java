@@ -13,11 +13,16 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.WarmUp.Operation;
+import io.nccl4j.schedule.WarmUpCalls.Call;
 import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 
 /**
  * One rank's part of a warm-up, on a stream and buffers of its own. It goes through the API as any
@@ -40,12 +45,18 @@ final class WarmUpRun {
 
   /**
    * Calls of each way in a part that follows: it shows whether the compilers have something to do
-   * still, links compiled code to compiled code, and has both in the processor's caches.
+   * still, and links compiled code to compiled code.
    */
-  private static final int LAST = 32;
+  private static final int PROBES = 32;
 
   /** Such parts at most. */
-  private static final int LAST_ROUNDS = 12;
+  private static final int PROBE_ROUNDS = 12;
+
+  /**
+   * How often all calls are made at the very end, one after the other and with nothing in between:
+   * they and their data lie in the processor's caches then.
+   */
+  private static final int LAST_ROUNDS = 32;
 
   /** Calls of one fresh copy of the caller: the compilers turn to what is called more often. */
   private static final int FRESH_CALLS = 150;
@@ -56,15 +67,12 @@ final class WarmUpRun {
   /** How long the compilers are waited for at most, after each part. */
   private static final long COMPILERS_NANOS = 1_000_000_000;
 
-  private static final boolean[] WAYS = {false, true};
-
-  private static final Set<ReduceOp.Kind> SUM_ONLY = Set.of(ReduceOp.Kind.SUM);
-
   private final Communicator communicator;
   private final WarmUp plan;
   private final Device device;
   private final int rank;
   private final int nranks;
+  private final WarmUpCalls planned;
   private int sincePause;
   private int round;
 
@@ -73,7 +81,6 @@ final class WarmUpRun {
 
   private final Calls direct = new DirectCalls();
   private Calls lately = direct;
-  private Calls calls = direct;
   private int freshCalls;
 
   WarmUpRun(Communicator communicator, WarmUp plan) {
@@ -82,6 +89,7 @@ final class WarmUpRun {
     this.device = communicator.device();
     this.rank = communicator.rank();
     this.nranks = communicator.nranks();
+    this.planned = new WarmUpCalls(plan, communicator);
   }
 
   /** Checks everything that can be refused, before any rank has begun. */
@@ -113,7 +121,7 @@ final class WarmUpRun {
       }
       // What a compiler has left to do would be done during the caller's first operations.
       boolean again = true;
-      for (int i = 0; again && i < LAST_ROUNDS; i++) {
+      for (int i = 0; again && i < PROBE_ROUNDS; i++) {
         long before = Compilers.nanos();
         runAll(bytes);
         Compilers.awaitIdle(patience);
@@ -123,11 +131,7 @@ final class WarmUpRun {
         again = unsettled.toInts()[0] != 0;
       }
     }
-    // Looking after the compilers has taken milliseconds: the caches hold something else by now.
-    // Twice, since what the first time links shall have been run, too.
-    round++;
-    runAll(bytes);
-    runAll(bytes);
+    runLast(bytes);
   }
 
   private void runAll(long bytes) {
@@ -136,13 +140,82 @@ final class WarmUpRun {
       runOn(send, recv, plan.operations());
     }
     if (plan.wrapped()) {
-      // Collected when nothing refers to it any more, so that nothing waits for its end.
-      Arena arena = Arena.ofAuto();
-      try (DeviceBuffer send = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()));
-          DeviceBuffer recv = device.wrap(arena.allocate(bytes, DataType.FLOAT64.byteSize()))) {
-        Set<Operation> withData = java.util.EnumSet.copyOf(plan.operations());
-        withData.remove(Operation.BARRIER);
-        runOn(send, recv, withData);
+      try (DeviceBuffer send = wrap(bytes);
+          DeviceBuffer recv = wrap(bytes)) {
+        runOn(send, recv, withData());
+      }
+    }
+  }
+
+  /** In memory that is collected when nothing refers to it any more: nothing waits for its end. */
+  private DeviceBuffer wrap(long bytes) {
+    return device.wrap(Arena.ofAuto().allocate(bytes, DataType.FLOAT64.byteSize()));
+  }
+
+  private Set<Operation> withData() {
+    Set<Operation> withData = EnumSet.copyOf(plan.operations());
+    withData.remove(Operation.BARRIER);
+    return withData;
+  }
+
+  /**
+   * Looking after the compilers, and making streams and classes, has taken milliseconds: the caches
+   * hold something else by now. Here all that takes time is done before the first call.
+   */
+  private void runLast(long bytes) {
+    List<Consumer<Calls>> all = new ArrayList<>();
+    List<ExecutableGraph> graphs = new ArrayList<>();
+    try (Stream stream = device.newStream();
+        DeviceBuffer send = device.allocate(bytes);
+        DeviceBuffer recv = device.allocate(bytes);
+        DeviceBuffer wrappedSend = plan.wrapped() ? wrap(bytes) : null;
+        DeviceBuffer wrappedRecv = plan.wrapped() ? wrap(bytes) : null) {
+      clear(send, recv);
+      try {
+        planned.forEach(
+            plan.operations(),
+            (call, times) -> addLast(all, graphs, call, times, send, recv, stream));
+        if (wrappedSend != null && wrappedRecv != null) {
+          planned.forEach(
+              withData(),
+              (call, times) -> addLast(all, graphs, call, times, wrappedSend, wrappedRecv, stream));
+        }
+        Calls lastly = FreshCalls.make();
+        communicator.barrier(stream);
+        stream.synchronize();
+        for (int i = 0; i < LAST_ROUNDS; i++) {
+          Calls by = i % 2 == 0 ? direct : lastly;
+          for (Consumer<Calls> one : all) {
+            one.accept(by);
+            by.synchronize(stream);
+          }
+        }
+      } finally {
+        // A loop: linking a lambda would drive out of the caches what is in them now.
+        for (ExecutableGraph graph : graphs) {
+          graph.close();
+        }
+      }
+    }
+  }
+
+  private void addLast(
+      List<Consumer<Calls>> all,
+      List<ExecutableGraph> graphs,
+      Call call,
+      int times,
+      DeviceBuffer send,
+      DeviceBuffer recv,
+      Stream stream) {
+    if (times < 2 * PROBES) {
+      return;
+    }
+    all.add(by -> call.make(by, send, recv, stream));
+    if (plan.captured()) {
+      try (Graph graph = capture(call, send, recv, stream)) {
+        ExecutableGraph executable = graph.instantiate();
+        graphs.add(executable);
+        all.add(by -> by.launch(executable, stream));
       }
     }
   }
@@ -186,151 +259,73 @@ final class WarmUpRun {
     return largest;
   }
 
-  private void runOn(DeviceBuffer send, DeviceBuffer recv, Set<Operation> which) {
+  private void clear(DeviceBuffer send, DeviceBuffer recv) {
     try (Stream stream = device.newStream()) {
       stream.fill(send, (byte) 0);
       stream.fill(recv, (byte) 0);
       stream.synchronize();
     }
-    for (Operation operation : which) {
-      if (operation == Operation.BARRIER) {
-        try (Stream stream = device.newStream()) {
-          for (boolean way : WAYS) {
-            fresh = way;
-            repeat(
-                collective(operation, DataType.INT8, ReduceOp.SUM, 0, 0, send, recv, stream),
-                plan.iterations(0),
-                stream);
+  }
+
+  private void runOn(DeviceBuffer send, DeviceBuffer recv, Set<Operation> which) {
+    clear(send, recv);
+    planned.forEach(
+        which,
+        (call, times) -> {
+          // A new stream each time, and the buffers in either order, as the caller's will be:
+          // compiled code that has never met such a case would be thrown away at the caller's.
+          try (Stream stream = device.newStream()) {
+            fresh = false;
+            repeat(call, times, send, recv, stream);
           }
-        }
-        continue;
-      }
-      for (DataType type : plan.types()) {
-        for (ReduceOp.Kind kind : operation.reduces() ? plan.reductions() : SUM_ONLY) {
-          for (long size : plan.sizes()) {
-            // A new stream each time, and the buffers in either order, as the caller's will be:
-            // compiled code that has never met such a case would be thrown away at the caller's.
-            try (Stream stream = device.newStream()) {
-              fresh = false;
-              runOne(operation, type, reduceOp(kind), size, send, recv, stream);
-            }
-            try (Stream stream = device.newStream()) {
-              fresh = true;
-              runOne(operation, type, reduceOp(kind), size, recv, send, stream);
-            }
+          try (Stream stream = device.newStream()) {
+            fresh = true;
+            repeat(call, times, recv, send, stream);
           }
-        }
-      }
-    }
+        });
   }
 
-  private static ReduceOp reduceOp(ReduceOp.Kind kind) {
-    return switch (kind) {
-      case SUM -> ReduceOp.SUM;
-      case PROD -> ReduceOp.PROD;
-      case MAX -> ReduceOp.MAX;
-      case MIN -> ReduceOp.MIN;
-      case AVG -> ReduceOp.AVG;
-      case PRE_MUL_SUM -> ReduceOp.preMulSum(2);
-    };
-  }
-
-  private void runOne(
-      Operation operation,
-      DataType type,
-      ReduceOp op,
-      long size,
-      DeviceBuffer send,
-      DeviceBuffer recv,
-      Stream stream) {
-    int iterations = plan.iterations(size);
-    long whole = elements(size, type);
-    long block = elements(size / nranks, type);
-    long blockOrNone = size == 0 ? 0 : block;
-    if (operation != Operation.SEND_RECV) {
-      Runnable call =
-          collective(operation, type, op, size == 0 ? 0 : whole, blockOrNone, send, recv, stream);
-      repeat(call, iterations, stream);
-      return;
-    }
-    long count = size == 0 ? 0 : whole;
-    for (int distance = nranks == 1 ? 0 : 1; distance < Math.max(1, nranks); distance++) {
-      int to = (rank + distance) % nranks;
-      int from = (rank + nranks - distance) % nranks;
-      int target = areConnected(rank, to) ? to : -1;
-      int source = areConnected(rank, from) ? from : -1;
-      repeat(
-          () -> calls.exchange(communicator, send, recv, count, type, target, source, stream),
-          Math.max(1, iterations / Math.max(1, nranks - 1)),
-          stream);
-    }
-  }
-
-  private boolean areConnected(int one, int other) {
-    return plan.peers().isEmpty() || plan.peers().contains(one) || plan.peers().contains(other);
-  }
-
-  private static long elements(long bytes, DataType type) {
-    return Math.max(1, bytes / type.byteSize());
-  }
-
-  private Runnable collective(
-      Operation operation,
-      DataType type,
-      ReduceOp op,
-      long whole,
-      long block,
-      DeviceBuffer send,
-      DeviceBuffer recv,
-      Stream stream) {
-    long[] counts = new long[nranks];
-    long[] places = new long[nranks];
-    for (int k = 0; k < nranks; k++) {
-      counts[k] = block;
-      places[k] = k * block;
-    }
-    return () ->
-        calls.collective(
-            communicator, operation, type, op, whole, block, counts, places, send, recv, stream);
-  }
-
-  private void repeat(Runnable call, int timesInAll, Stream stream) {
+  private void repeat(
+      Call call, int timesInAll, DeviceBuffer send, DeviceBuffer recv, Stream stream) {
     int times = times(timesInAll);
     if (times == 0) {
       return;
     }
-    burst(call, times, stream);
+    burst(by -> call.make(by, send, recv, stream), times, stream);
     if (!plan.captured()) {
       return;
     }
-    stream.beginCapture();
-    call.run();
-    try (Graph graph = stream.endCapture();
+    try (Graph graph = capture(call, send, recv, stream);
         ExecutableGraph executable = graph.instantiate()) {
-      burst(() -> calls.launch(executable, stream), times, stream);
+      burst(by -> by.launch(executable, stream), times, stream);
     }
+  }
+
+  private Graph capture(Call call, DeviceBuffer send, DeviceBuffer recv, Stream stream) {
+    stream.beginCapture();
+    call.make(fresh ? lately : direct, send, recv, stream);
+    return stream.endCapture();
   }
 
   /** How many of an operation's calls, of which each way makes half, are this round's. */
   private int times(int all) {
     int half = fresh ? all / 2 : all - all / 2;
     if (round >= ROUNDS) {
-      return half < LAST ? 0 : LAST;
+      return half < PROBES ? 0 : PROBES;
     }
     return (int) ((long) half * (round + 1) / ROUNDS - (long) half * round / ROUNDS);
   }
 
   /** Half of the calls are waited for one by one, half in bursts: both ways are used later. */
-  private void burst(Runnable call, int times, Stream stream) {
+  private void burst(Consumer<Calls> call, int times, Stream stream) {
     for (int i = 0; i < times; i++) {
-      boolean atTheEnd = round > ROUNDS && i == 0;
-      if (fresh && (++freshCalls % FRESH_CALLS == 1 || atTheEnd)) {
+      if (fresh && ++freshCalls % FRESH_CALLS == 1) {
         lately = FreshCalls.make();
       }
-      calls = fresh ? lately : direct;
-      call.run();
+      Calls by = fresh ? lately : direct;
+      call.accept(by);
       if (i < times / 2 || i % BURST == 0 || i == times - 1) {
-        calls.synchronize(stream);
+        by.synchronize(stream);
       }
       if (++sincePause == OPERATIONS_TO_PAUSE) {
         sincePause = 0;
