@@ -58,6 +58,9 @@ final class WarmUpRun {
    */
   private static final int LAST_ROUNDS = 32;
 
+  /** One barrier does not bring ranks together: who comes last is through before others wake up. */
+  private static final int LAST_BARRIERS = 5;
+
   /** Calls of one fresh copy of the caller: the compilers turn to what is called more often. */
   private static final int FRESH_CALLS = 150;
 
@@ -131,7 +134,15 @@ final class WarmUpRun {
         again = unsettled.toInts()[0] != 0;
       }
     }
-    runLast(bytes);
+    try (Stream stream = device.newStream()) {
+      runLast(bytes);
+      // Closing what was used took one rank longer than another. They leave together: a rank that
+      // waits for long sleeps, and has cold caches when it wakes up.
+      for (int i = 0; i < LAST_BARRIERS; i++) {
+        communicator.barrier(stream);
+        stream.synchronize();
+      }
+    }
   }
 
   private void runAll(long bytes) {
