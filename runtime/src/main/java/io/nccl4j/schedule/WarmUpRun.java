@@ -314,8 +314,12 @@ final class WarmUpRun {
 
   private Graph capture(Call call, DeviceBuffer send, DeviceBuffer recv, Stream stream) {
     stream.beginCapture();
-    call.make(fresh ? lately : direct, send, recv, stream);
+    call.make(caller(), send, recv, stream);
     return stream.endCapture();
+  }
+
+  private Calls caller() {
+    return fresh ? lately : direct;
   }
 
   /** How many of an operation's calls, of which each way makes half, are this round's. */
@@ -333,7 +337,7 @@ final class WarmUpRun {
       if (fresh && ++freshCalls % FRESH_CALLS == 1) {
         lately = FreshCalls.make();
       }
-      Calls by = fresh ? lately : direct;
+      Calls by = caller();
       call.accept(by);
       if (i < times / 2 || i % BURST == 0 || i == times - 1) {
         by.synchronize(stream);

@@ -127,24 +127,30 @@ class WorkFifoTest {
     WorkFifo<Item> fifo = fifo();
     AtomicReference<Held> held = new AtomicReference<>();
     AtomicBoolean done = new AtomicBoolean();
+    BlockingQueue<Throwable> failures = new ArrayBlockingQueue<>(1);
     Thread submitter =
         Thread.ofPlatform()
             .start(
                 () -> {
-                  for (int round = 0; round < rounds; round++) {
-                    // Works before it, so that the FIFO's old end comes nearer when they complete.
-                    List<Item> before = new ArrayList<>();
-                    for (int i = round % (SLOTS - 1); i > 0; i--) {
-                      before.add(fifo.take());
+                  try {
+                    for (int round = 0; round < rounds; round++) {
+                      // Works before it: the FIFO's old end comes nearer when they complete.
+                      List<Item> before = new ArrayList<>();
+                      for (int i = round % (SLOTS - 1); i > 0; i--) {
+                        before.add(fifo.take());
+                      }
+                      Item work = fifo.take();
+                      held.set(new Held(work));
+                      before.forEach(Item::free);
+                      fifo.take().free();
+                      held.set(null);
+                      work.free();
                     }
-                    Item work = fifo.take();
-                    held.set(new Held(work));
-                    before.forEach(Item::free);
-                    fifo.take().free();
-                    held.set(null);
-                    work.free();
+                  } catch (Throwable e) {
+                    failures.add(e);
+                  } finally {
+                    done.set(true);
                   }
-                  done.set(true);
                 });
     int found = 0;
     while (!done.get()) {
@@ -158,6 +164,7 @@ class WorkFifoTest {
       }
     }
     submitter.join();
+    assertTrue(failures.isEmpty(), failures::toString);
     assertTrue(found > 0, "nothing was ever looked for");
   }
 
