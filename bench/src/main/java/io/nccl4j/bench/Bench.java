@@ -49,6 +49,7 @@ public final class Bench {
   // Set before there are threads.
   private MemoryPhases.@Nullable Meter meter;
   private @Nullable UniqueId id;
+  private @Nullable TurnFile turns;
 
   /**
    * A run.
@@ -91,6 +92,14 @@ public final class Bench {
    * @throws InterruptedException if the caller was interrupted; the ranks are aborted then
    */
   public RunResult run() throws InterruptedException {
+    TurnFile.Seat seat = options.method().seat();
+    try (TurnFile opened = seat == null ? null : TurnFile.open(seat.file())) {
+      turns = opened;
+      return runThreads();
+    }
+  }
+
+  private RunResult runThreads() throws InterruptedException {
     meter = options.method().memory() && placement.reports() ? meter() : null;
     boolean alone = placement.id() == null;
     id = alone && options.setup().parallelInit() ? UniqueId.create(backend) : placement.id();
@@ -230,8 +239,13 @@ public final class Bench {
   }
 
   private RunResult worker(RankSet ranks, Team team, @Nullable RunListener own) {
-    return new Worker(program, options, ranks, team, own, clock, careful)
+    return new Worker(program, options, ranks, team, own, clock, careful, turns(own != null))
         .run(Provider.get().version(), own == null ? null : meter);
+  }
+
+  private @Nullable Turns turns(boolean ends) {
+    TurnFile.Seat seat = options.method().seat();
+    return turns == null || seat == null ? null : new Turns(turns, seat.side(), ends);
   }
 
   private RankSet ranks(int thread, List<Communicator> local) {

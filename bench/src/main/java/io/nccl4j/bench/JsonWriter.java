@@ -149,6 +149,10 @@ public final class JsonWriter implements RunListener, AutoCloseable {
           number("nccl_version", info.ncclVersion());
           json.writeStringField("nccl4j_version", info.version());
           json.writeStringField("backend", info.backend().label());
+          TurnFile.Seat seat = info.options().method().seat();
+          if (seat != null) {
+            json.writeStringField("turns", seat.pair());
+          }
           json.writeObjectFieldStart("config");
           config(info.options());
           json.writeArrayFieldStart("devices");

@@ -2,6 +2,7 @@ package io.nccl4j.bench;
 
 import io.nccl4j.InvalidArgumentException;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * How times are taken and shown. Immutable, and always valid.
@@ -16,6 +17,7 @@ import java.util.Map;
  * @param unaligned index of the first element in the buffers
  * @param memory whether to report memory
  * @param minBusBw GB/s of which the average bus bandwidth must reach 90 %; 0 for no floor
+ * @param seat where to take turns with another run; null for not at all
  */
 public record Method(
     int aggregated,
@@ -27,7 +29,8 @@ public record Method(
     int skipped,
     int unaligned,
     boolean memory,
-    double minBusBw) {
+    double minBusBw,
+    TurnFile.@Nullable Seat seat) {
   /** GB/s that the average bus bandwidth should have. */
   static final String MIN_BW = "NCCL_TESTS_MIN_BW";
 
@@ -56,18 +59,32 @@ public record Method(
 
   /** nccl-tests' defaults. */
   public static Method standard() {
-    return new Method(1, 1, 0, Average.MEAN, false, false, 0, 0, false, 0);
+    return new Method(1, 1, 0, Average.MEAN, false, false, 0, 0, false, 0, null);
   }
 
   /**
-   * With the floor that the environment asks for.
+   * With the floor and the turns that the environment asks for.
    *
    * @throws InvalidArgumentException if it cannot be understood
    */
   public Method with(Map<String, String> environment) {
-    String text = environment.get(MIN_BW);
+    return new Method(
+        aggregated,
+        cycles,
+        graphLaunches,
+        average,
+        cpuTime,
+        perIteration,
+        skipped,
+        unaligned,
+        memory,
+        floor(environment.get(MIN_BW)),
+        TurnFile.Seat.of(environment));
+  }
+
+  private double floor(@Nullable String text) {
     if (text == null) {
-      return this;
+      return minBusBw;
     }
     double floor;
     try {
@@ -79,17 +96,7 @@ public record Method(
       throw new InvalidArgumentException(
           MIN_BW + " is '" + text + "'", "use a number of GB/s, 0 or more");
     }
-    return new Method(
-        aggregated,
-        cycles,
-        graphLaunches,
-        average,
-        cpuTime,
-        perIteration,
-        skipped,
-        unaligned,
-        memory,
-        floor);
+    return floor;
   }
 
   /** Whether an average bus bandwidth in GB/s is enough. */

@@ -31,6 +31,12 @@ final class Worker {
   private static final int FEW_BATCHES = 15;
   private static final double ROUND_NANOS = 10e6;
   private static final int ESTIMATES = 3;
+  private static final int ROUNDS_IN_TURNS = 15;
+  private static final int MOST_IN_A_TURN = 1 << 16;
+
+  /** Of a round in turns so much goes before it untimed: caches hold the other run's data. */
+  private static final double LEAD_IN = 0.2;
+
   private static final int MOST_DISCARDED = 25;
   private static final int WARM_CALLS = 51;
 
@@ -47,11 +53,15 @@ final class Worker {
   private final Timing timing;
   private final WarmUp warmUp;
   private final boolean careful;
+  private final @Nullable Turns turns;
   private final ContentKernels kernels = new ContentKernels();
   private final List<Double> issueTimes = new ArrayList<>();
   private OptionalDouble firstLine = OptionalDouble.empty();
   private OptionalDouble lastLine = OptionalDouble.empty();
   private long checks;
+
+  // Rounds of the present measurement that something disturbed.
+  private int discarded;
 
   /**
    * A thread's part of a run.
@@ -59,6 +69,7 @@ final class Worker {
    * @param listener hears of results; null on all threads but the one that drives rank 0
    * @param careful whether to keep the compilers out of the figures: to warm them up, to wait for
    *     them, and to repeat what is short
+   * @param turns another run's and this one's; null if it takes none
    */
   Worker(
       Program program,
@@ -67,7 +78,8 @@ final class Worker {
       Team team,
       @Nullable RunListener listener,
       Clock clock,
-      boolean careful) {
+      boolean careful,
+      @Nullable Turns turns) {
     this.program = program;
     this.options = options;
     this.ranks = ranks;
@@ -81,6 +93,7 @@ final class Worker {
     this.timing = new Timing(ranks, team, method.aggregated());
     this.warmUp = new WarmUp(options, ranks, team, timing, careful);
     this.careful = careful;
+    this.turns = turns;
   }
 
   /** Runs everything; what is measured of the collectives is the same on all threads. */
@@ -260,7 +273,7 @@ final class Worker {
   private List<Double> plainRounds() {
     int all = options.iterations();
     return rounds(
-        careful ? operationsPerRound() : all,
+        careful || turns != null ? operationsPerRound() : all,
         iterations -> timing.nanos(iterations, options.blocking()));
   }
 
@@ -309,18 +322,20 @@ final class Worker {
 
   /**
    * How many operations to time at once: all iterations; but where that is long, as few as waiting
-   * for them does not matter, so that there are several times to tell noise from. The fastest of
-   * some decides: one that was held up by something else would not.
+   * for them does not matter, so that there are several times to tell noise from. In turns that
+   * holds for all sizes: a turn has to be longer than what passing it takes. The fastest of some
+   * decides: one that was held up by something else would not.
    */
   private int operationsPerRound() {
     double one = Double.MAX_VALUE;
     for (int i = 0; i < ESTIMATES; i++) {
       one = Math.min(one, team.max(timing.nanos(1, options.blocking())));
-      if (one * options.iterations() < 2 * ROUND_NANOS) {
+      if (turns == null && one * options.iterations() < 2 * ROUND_NANOS) {
         return options.iterations();
       }
     }
-    return (int) Math.clamp(Math.ceil(ROUND_NANOS / one), 1, options.iterations());
+    int most = turns == null ? options.iterations() : MOST_IN_A_TURN;
+    return (int) Math.clamp(Math.ceil(ROUND_NANOS / one), 1, most);
   }
 
   /**
@@ -332,31 +347,55 @@ final class Worker {
    * @param nanos runs iterations and says how long it took
    */
   private List<Double> rounds(int perRound, IntToLongFunction nanos) {
+    if (careful) {
+      CompilerThreads.awaitIdle();
+    }
+    discarded = 0;
+    if (turns != null) {
+      return roundsInTurns(turns, perRound, nanos);
+    }
     if (!careful) {
       return List.of(round(perRound, nanos));
     }
-    CompilerThreads.awaitIdle();
     int least = Math.ceilDiv(options.iterations(), perRound);
     List<Double> times = new ArrayList<>();
     double total = 0;
-    int discarded = 0;
     while (times.size() < least
         || total < LONG_NANOS && times.size() < FEW_BATCHES
         || total < ENOUGH_NANOS && times.size() < MOST_BATCHES) {
-      long before = CompilerThreads.compileMillis();
       // All ranks come to the same time, and so to the same decision.
-      double micros = round(perRound, nanos);
-      boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
-      if (discarded < MOST_DISCARDED && team.max(disturbed ? 1 : 0) > 0) {
-        discarded++;
-        issueTimes.removeLast();
-        CompilerThreads.awaitIdle();
-        continue;
-      }
+      double micros = quietRound(perRound, nanos);
       times.add(micros);
       total += micros * 1e3 * perRound * method.aggregated();
     }
     return times;
+  }
+
+  /** The same with the other run's rounds between. */
+  private List<Double> roundsInTurns(Turns turns, int perRound, IntToLongFunction nanos) {
+    int before = (int) Math.ceil(LEAD_IN * perRound);
+    List<Double> times = new ArrayList<>();
+    while (times.size() < ROUNDS_IN_TURNS) {
+      turns.pass(team);
+      long unused = nanos.applyAsLong(before);
+      times.add(careful ? quietRound(perRound, nanos) : round(perRound, nanos));
+    }
+    return times;
+  }
+
+  /** A round that no compiler disturbed, unless there are too many that one did. */
+  private double quietRound(int perRound, IntToLongFunction nanos) {
+    while (true) {
+      long before = CompilerThreads.compileMillis();
+      double micros = round(perRound, nanos);
+      boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
+      if (discarded == MOST_DISCARDED || team.max(disturbed ? 1 : 0) == 0) {
+        return micros;
+      }
+      discarded++;
+      issueTimes.removeLast();
+      CompilerThreads.awaitIdle();
+    }
   }
 
   private static double median(List<Double> values) {

@@ -68,7 +68,17 @@ class MethodTest {
   private static Method method(
       int aggregated, int cycles, int graphLaunches, boolean each, int skipped, int unaligned) {
     return new Method(
-        aggregated, cycles, graphLaunches, Average.MAX, false, each, skipped, unaligned, true, 0);
+        aggregated,
+        cycles,
+        graphLaunches,
+        Average.MAX,
+        false,
+        each,
+        skipped,
+        unaligned,
+        true,
+        0,
+        null);
   }
 
   /** Every program in every way, with one rank a thread and with two. */

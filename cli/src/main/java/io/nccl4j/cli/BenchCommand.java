@@ -425,7 +425,8 @@ final class BenchCommand implements Callable<Integer> {
         skipped,
         unaligned,
         yes("memory", memory),
-        0);
+        0,
+        null);
   }
 
   private static boolean yes(String name, int value) {

@@ -1,15 +1,13 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.bench.report.Comparison;
-import io.nccl4j.bench.report.ComparisonWriter;
 import io.nccl4j.bench.report.ResultFiles;
 import io.nccl4j.bench.report.Run;
 import java.util.List;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
-import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
@@ -52,31 +50,7 @@ final class CompareCommand implements Callable<Integer> {
       description = "What to compare.")
   private List<String> changed = List.of();
 
-  @Option(
-      names = "--threshold",
-      paramLabel = "PERCENT",
-      defaultValue = "3",
-      description = "The least difference that is relevant, in %%; default ${DEFAULT-VALUE}.")
-  private double threshold;
-
-  @Option(
-      names = "--level",
-      paramLabel = "PART",
-      defaultValue = "0.02",
-      description =
-          "Of the lines called better or worse, the part that may be chance; default"
-              + " ${DEFAULT-VALUE}.")
-  private double level;
-
-  @Option(
-      names = "--trust-rounds",
-      description =
-          "Take rounds of one run for as much as runs: where both sides were measured in turns, or"
-              + " where runs are known to repeat.")
-  private boolean trustRounds;
-
-  @Option(names = "--json", description = "Write JSON.")
-  private boolean json;
+  @Mixin private final Judgement judgement = new Judgement();
 
   /** The command. */
   CompareCommand(Context context) {
@@ -85,26 +59,12 @@ final class CompareCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    Comparison.Rules rules;
     try {
-      rules = new Comparison.Rules(threshold / 100, level, trustRounds);
+      judgement.rules();
     } catch (InvalidArgumentException e) {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
-    Comparison comparison = Comparison.of(read(base), read(changed), rules);
-    if (json) {
-      ComparisonWriter.writeJson(comparison, context.out());
-    } else {
-      ComparisonWriter.writeText(comparison, context.out());
-    }
-    ExitCode code =
-        switch (comparison.worst()) {
-          case WRONG -> ExitCode.WRONG_DATA;
-          case WORSE -> ExitCode.SLOWER;
-          case NOT_COMPARABLE -> ExitCode.NOT_COMPARABLE;
-          case BETTER, SAME, UNSURE -> ExitCode.OK;
-        };
-    return code.number();
+    return judgement.judge(read(base), read(changed), context.out());
   }
 
   /** The runs of one side. */

@@ -12,7 +12,7 @@ import java.util.Map;
  */
 record Context(Map<String, String> environment, PrintStream out, PrintStream err) {
   /** Set by the launcher if the standard error is a terminal, which Java cannot find out. */
-  private static final String TERMINAL = "NCCL4J_TERMINAL";
+  static final String TERMINAL = "NCCL4J_TERMINAL";
 
   /** Whether {@link #err} is a terminal. */
   boolean hasTerminal() {

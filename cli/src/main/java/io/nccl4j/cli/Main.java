@@ -67,6 +67,7 @@ public final class Main {
         .forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
     commandLine
         .addSubcommand(new CompareCommand(context))
+        .addSubcommand(new TurnsCommand(context))
         .addSubcommand(new ReportCommand(context))
         .addSubcommand(
             new CommandLine(new SelftestCommand(context))

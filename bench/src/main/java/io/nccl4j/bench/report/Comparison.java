@@ -146,7 +146,7 @@ public record Comparison(
     List<Line> lines = new ArrayList<>();
     int unmatched = 0;
     for (Entry.Key key : keys) {
-      Sides sides = Sides.of(base, changed, run -> run.of(key));
+      Sides sides = Sides.of(base, changed, List.of(key));
       if (sides.changed().isEmpty()) {
         unmatched++;
       } else {
@@ -181,7 +181,7 @@ public record Comparison(
     }
     List<Line> found = new ArrayList<>();
     for (List<Entry.Key> keys : classes.values()) {
-      Sides sides = Sides.of(base, changed, run -> mean(keys, run));
+      Sides sides = Sides.of(base, changed, keys);
       if (keys.size() > 1
           && sides.base().size() >= LEAST_RUNS
           && sides.changed().size() >= LEAST_RUNS) {
@@ -192,21 +192,14 @@ public record Comparison(
     return found;
   }
 
-  /** The geometric mean of a run's measurements, if it has all of these. */
-  private static List<Entry> mean(List<Entry.Key> keys, Run run) {
-    List<Entry> entries = keys.stream().flatMap(key -> run.of(key).stream()).toList();
-    return keys.stream().anyMatch(key -> run.of(key).isEmpty())
-        ? List.of()
-        : List.of(Entry.mean(keys.getFirst().outOfPlace(), entries));
-  }
-
   private static Line line(Entry.Key key, long most, Sides all, Rules rules) {
     if (all.turns().size() >= LEAST_TURNS) {
       Sides turns = all.inTurns();
       double[] logarithms = turns.turns().stream().mapToDouble(Sides.Turn::logarithm).toArray();
       return line(key, most, turns, Difference.ofTurns(logarithms), Verdict.SAME);
     }
-    Sides sides = all.at(all.placement());
+    // What moved the ranks of one side moved those of the other.
+    Sides sides = all.interleaved() ? all : all.at(all.placement());
     if (sides.base().isEmpty() || sides.changed().isEmpty()) {
       double before = Samples.ofRuns(all.base()).median();
       double after = Samples.ofRuns(all.changed()).median();

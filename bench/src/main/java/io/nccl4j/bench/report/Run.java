@@ -30,6 +30,11 @@ public record Run(String name, int nranks, Map<String, String> facts, List<Entry
     return facts.getOrDefault("started", "");
   }
 
+  /** What it has in common with the one run that it took turns with; empty if with none. */
+  String turns() {
+    return facts.getOrDefault("turns", "");
+  }
+
   /** Whose operations have one name, whatever the tool calls them: {@code all_reduce_perf}. */
   static String operation(String program) {
     String name = program.substring(program.lastIndexOf('/') + 1).replaceFirst("_perf.*$", "");

@@ -101,6 +101,7 @@ final class TestsJson {
   private static Map<String, String> facts(JsonNode root, int ranks) {
     Map<String, String> facts = new LinkedHashMap<>();
     fact(facts, "started", root.path("start_time"));
+    fact(facts, "turns", root.path("turns"));
     fact(facts, "nccl4j", root.path("nccl4j_version"));
     fact(facts, "backend", root.path("backend"));
     fact(facts, "NCCL", root.path("nccl_version"));

@@ -1,0 +1,128 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.bench.report.ResultFiles;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/** {@code nccl4j turns}: measures two commands side by side, and compares them. */
+@Command(
+    name = "turns",
+    description =
+        "Measures two commands in turns of some milliseconds, so that whatever else the machine"
+            + " does meets both, and compares them.",
+    versionProvider = Version.class,
+    usageHelpWidth = 100,
+    sortOptions = false,
+    footer = {
+      "",
+      "BASE and CHANGED are commands for the shell, in quotes: './nccl4j allreduce -t 2' and",
+      "'../other/nccl4j allreduce -t 2'. Each gets -J FILE at its end.",
+      "Exit code: 0 nothing is worse, 1 internal error, 2 bad option, 3 failure, 7 wrong data,",
+      "8 something is worse, 9 nothing is comparable."
+    })
+final class TurnsCommand implements Callable<Integer> {
+  private final Context context;
+
+  @Spec private CommandSpec spec;
+
+  @Parameters(index = "0", arity = "1", paramLabel = "BASE", description = "What to compare with.")
+  private String base = "";
+
+  @Parameters(index = "1", arity = "1", paramLabel = "CHANGED", description = "What to compare.")
+  private String changed = "";
+
+  @Option(
+      names = {"-n", "--pairs"},
+      paramLabel = "N",
+      defaultValue = "8",
+      description =
+          "Pairs of runs; with fewer than 8, differences are not told as surely; default"
+              + " ${DEFAULT-VALUE}.")
+  private int pairs;
+
+  @Option(
+      names = "--whole",
+      description =
+          "Run one whole command after the other, which finds only larger differences: for commands"
+              + " that are not nccl4j's.")
+  private boolean whole;
+
+  @Option(
+      names = {"-o", "--output_folder"},
+      paramLabel = "FOLDER",
+      description =
+          "Where to leave the results, base-1.json and so on; default a new temporary folder.")
+  private @Nullable Path output;
+
+  @Mixin private final Judgement judgement = new Judgement();
+
+  /** The command. */
+  TurnsCommand(Context context) {
+    this.context = context;
+  }
+
+  @Override
+  public Integer call() throws InterruptedException {
+    try {
+      if (pairs < 1) {
+        throw new InvalidArgumentException("pairs is " + pairs, "use 1 or more");
+      }
+      judgement.rules();
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    }
+    Path folder = folder();
+    context.out().println("# Writing results to " + folder);
+    ResultFiles before = new ResultFiles();
+    ResultFiles after = new ResultFiles();
+    for (int pair = 1; pair <= pairs; pair++) {
+      TakingTurns.Side one = new TakingTurns.Side(base, folder.resolve("base-" + pair + ".json"));
+      TakingTurns.Side other =
+          new TakingTurns.Side(changed, folder.resolve("changed-" + pair + ".json"));
+      TakingTurns.run(context, pair % 2 == 1 ? List.of(one, other) : List.of(other, one), whole);
+      before.add(one.results().toString());
+      after.add(other.results().toString());
+      context.err().println("nccl4j: turns, " + pair + " of " + pairs + " pairs");
+    }
+    return judgement.judge(before.runs(), after.runs(), context.out());
+  }
+
+  private Path folder() {
+    try {
+      if (output == null) {
+        return Files.createTempDirectory("nccl4j-turns");
+      }
+      Path folder = Files.createDirectories(output).toAbsolutePath();
+      try (Stream<Path> files = Files.list(folder)) {
+        if (files.findAny().isPresent()) {
+          throw new InvalidArgumentException(
+              folder + " is not empty", "name a new folder, so that results are not mixed up");
+        }
+      }
+      return folder;
+    } catch (IOException e) {
+      throw (SystemErrorException)
+          new SystemErrorException(
+                  "cannot use the folder "
+                      + (output == null ? "for temporary files" : output)
+                      + ": "
+                      + e,
+                  "name a folder that can be written with -o")
+              .causedBy(e);
+    }
+  }
+}
