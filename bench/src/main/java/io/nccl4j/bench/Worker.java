@@ -31,11 +31,11 @@ final class Worker {
   private static final int FEW_BATCHES = 15;
   private static final double ROUND_NANOS = 10e6;
   private static final int ESTIMATES = 3;
-  private static final int ROUNDS_IN_TURNS = 15;
+  private static final int ROUNDS_IN_TURNS = 30;
   private static final int MOST_IN_A_TURN = 1 << 16;
 
   /** Of a round in turns so much goes before it untimed: caches hold the other run's data. */
-  private static final double LEAD_IN = 0.2;
+  private static final double LEAD_IN = 0.5;
 
   private static final int MOST_DISCARDED = 25;
   private static final int WARM_CALLS = 51;
