@@ -94,10 +94,15 @@ public final class TurnFile implements AutoCloseable {
    * @throws SystemErrorException if it cannot be written
    */
   public static TurnFile create(Path file) {
+    return create(file, ProcessHandle.current().pid());
+  }
+
+  /** The same of another process. */
+  static TurnFile create(Path file, long giver) {
     try {
       Files.write(file, new byte[BYTES]);
       TurnFile turns = new TurnFile(file);
-      turns.set(GIVER_AT, ProcessHandle.current().pid());
+      turns.set(GIVER_AT, giver);
       turns.set(MAGIC_AT, MAGIC);
       return turns;
     } catch (IOException e) {

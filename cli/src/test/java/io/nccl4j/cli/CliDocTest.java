@@ -65,6 +65,7 @@ final class CliDocTest {
     options("## Self tests", new SelftestCommand(context));
     options("## Doctor", new DoctorCommand(context));
     options("## Compare", new CompareCommand(context));
+    options("## Turns", new TurnsCommand(context));
     options("## Report", new ReportCommand(context));
     options("## Info", new InfoCommand(context, new Nccl4jCommand()));
     options("## Memory", new MemoryCommand(context));

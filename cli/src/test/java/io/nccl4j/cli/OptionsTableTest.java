@@ -90,6 +90,10 @@ class OptionsTableTest {
           compare a.json b.json --threshold x     | 'x'
           compare a.json b.json --threshold 100   | threshold is 1.0
           compare a.json b.json --level 0         | level is 0.0
+          turns                                   | BASE
+          turns a                                 | CHANGED
+          turns a b -n 0                          | pairs is 0
+          turns a b --level 0                     | level is 0.0
           report                                  | FILE
           selftest --backend tpu                  | unknown backend 'tpu'
           selftest fifo                           | fifo

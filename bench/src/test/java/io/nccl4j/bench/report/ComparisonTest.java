@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.bench.LineLatency;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalDouble;
@@ -133,6 +134,69 @@ class ComparisonTest {
     }
     assertTrue(found >= MOST, "found in " + found + " of " + TRIES);
     assertTrue(same >= MOST, "same in " + same + " of " + TRIES);
+  }
+
+  /**
+   * Runs of both sides whose rounds were made in turns, on a machine whose speed changes all the
+   * time and which moves the ranks.
+   */
+  private List<List<Run>> interleaved(int pairs, double factor) {
+    List<Run> base = new ArrayList<>();
+    List<Run> changed = new ArrayList<>();
+    for (int pair = 0; pair < pairs; pair++) {
+      List<Double> one = new ArrayList<>();
+      List<Double> other = new ArrayList<>();
+      double speed = 0;
+      boolean far = false;
+      for (int i = 0; i < 30; i++) {
+        speed += 0.05 * random.nextGaussian();
+        far ^= random.nextInt(10) == 0;
+        double micros = 50 * Math.exp(speed) * (far ? 2 : 1);
+        one.add(micros * Math.exp(0.05 * random.nextGaussian()));
+        other.add(micros * factor * Math.exp(0.05 * random.nextGaussian()));
+      }
+      Map<String, String> facts = Map.of("turns", "turns-1-" + pair);
+      base.add(new Run("run", 2, facts, List.of(entry(1 << 20, one, 26, far ? 140 : 26))));
+      changed.add(new Run("run", 2, facts, List.of(entry(1 << 20, other, far ? 140 : 26, 26))));
+    }
+    return List.of(base, changed);
+  }
+
+  @Test
+  void fivePercentAreFoundInRoundsInTurns() {
+    int found = 0;
+    int same = 0;
+    for (int i = 0; i < TRIES; i++) {
+      List<List<Run>> slow = interleaved(8, 1.05);
+      Comparison.Line line = Comparison.of(slow.get(0), slow.get(1), RULES).lines().getFirst();
+      assertTrue(line.inTurns());
+      assertEquals(8, line.baseRuns(), "of all placements");
+      found += line.verdict() == Verdict.WORSE ? 1 : 0;
+      List<List<Run>> alike = interleaved(8, 1);
+      same += Comparison.of(alike.get(0), alike.get(1), RULES).count(Verdict.SAME) == 1 ? 1 : 0;
+    }
+    assertTrue(found >= MOST, "found in " + found + " of " + TRIES);
+    assertTrue(same >= MOST, "same in " + same + " of " + TRIES);
+  }
+
+  @Test
+  void aRunIsComparedRoundByRoundWithTheOneItTookTurnsWithOnly() {
+    List<List<Run>> sides = interleaved(8, 1);
+    List<Run> shuffled = new ArrayList<>(sides.get(1));
+    Collections.shuffle(shuffled, random);
+    Comparison.Line line = Comparison.of(sides.get(0), sides.get(1), RULES).lines().getFirst();
+    Comparison.Line other = Comparison.of(sides.get(0), shuffled, RULES).lines().getFirst();
+    assertEquals(line.ratio(), other.ratio(), 1e-12, "whatever the order of the files");
+    List<Run> strangers = interleaved(8, 1).get(1);
+    strangers.set(0, new Run("run", 2, Map.of("turns", "others"), strangers.get(0).entries()));
+    assertFalse(Comparison.of(sides.get(0), strangers, RULES).lines().getFirst().inTurns());
+    List<Run> twice = new ArrayList<>(sides.get(1).subList(0, 7));
+    twice.add(twice.getFirst());
+    assertFalse(Comparison.of(sides.get(0), twice, RULES).lines().getFirst().inTurns());
+    List<Run> few = sides.get(0).subList(0, 5);
+    Comparison.Line five = Comparison.of(few, sides.get(1).subList(0, 5), RULES).lines().getFirst();
+    assertEquals(5, five.baseRuns(), "wherever the ranks were");
+    assertFalse(five.inTurns());
   }
 
   @Test
