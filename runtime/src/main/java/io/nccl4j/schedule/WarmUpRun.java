@@ -1,5 +1,6 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
@@ -149,18 +150,23 @@ final class WarmUpRun {
     try (DeviceBuffer send = device.allocate(bytes);
         DeviceBuffer recv = device.allocate(bytes)) {
       runOn(send, recv, plan.operations());
-    }
-    if (plan.wrapped()) {
-      try (DeviceBuffer send = wrap(bytes);
-          DeviceBuffer recv = wrap(bytes)) {
-        runOn(send, recv, withData());
+      if (plan.wrapped()) {
+        try (DeviceBuffer wrappedSend = wrap(send);
+            DeviceBuffer wrappedRecv = wrap(recv)) {
+          runOn(wrappedSend, wrappedRecv, withData());
+        }
       }
     }
   }
 
-  /** In memory that is collected when nothing refers to it any more: nothing waits for its end. */
-  private DeviceBuffer wrap(long bytes) {
-    return device.wrap(Arena.ofAuto().allocate(bytes, DataType.FLOAT64.byteSize()));
+  /**
+   * On the host, as large memory that is collected when nothing refers to it any more: nothing
+   * waits for its end. A GPU cannot reach that; there it is the buffer's own.
+   */
+  private DeviceBuffer wrap(DeviceBuffer own) {
+    return device.backend() == Backend.HOST
+        ? device.wrap(Arena.ofAuto().allocate(own.byteSize(), DataType.FLOAT64.byteSize()))
+        : device.wrap(own.address(), own.byteSize());
   }
 
   private Set<Operation> withData() {
@@ -179,8 +185,8 @@ final class WarmUpRun {
     try (Stream stream = device.newStream();
         DeviceBuffer send = device.allocate(bytes);
         DeviceBuffer recv = device.allocate(bytes);
-        DeviceBuffer wrappedSend = plan.wrapped() ? wrap(bytes) : null;
-        DeviceBuffer wrappedRecv = plan.wrapped() ? wrap(bytes) : null) {
+        DeviceBuffer wrappedSend = plan.wrapped() ? wrap(send) : null;
+        DeviceBuffer wrappedRecv = plan.wrapped() ? wrap(recv) : null) {
       clear(send, recv);
       try {
         planned.forEach(
