@@ -18,7 +18,7 @@ import java.util.concurrent.locks.LockSupport;
 final class CompilerThreads {
   private static final File TASKS = new File("/proc/self/task");
   private static final int STAT_BYTES = 128;
-  private static final long LOOK_NANOS = 1_000_000;
+  private static final long LOOK_NANOS = 500_000;
   private static final int QUIET_LOOKS = 3;
   private static final long PATIENCE_NANOS = 1_000_000_000;
 
@@ -32,7 +32,7 @@ final class CompilerThreads {
 
   private CompilerThreads() {}
 
-  /** Waits until no compiler has been running for some milliseconds, at most a second. */
+  /** Waits until no compiler has been running for a millisecond or more, at most a second. */
   static void awaitIdle() {
     long start = System.nanoTime();
     int quiet = 0;

@@ -19,22 +19,18 @@ final class WarmUp {
   private static final double BATCH_NANOS = 5e6;
   private static final int MAX_BATCH = 1 << 16;
 
-  /** Once batches do not get faster by this part ... */
+  /** Once batches do not get faster by this part for so many, ... */
   private static final double IMPROVEMENT = 0.03;
 
-  /** ... for so many, or for some and so long, the compilers have done what matters ... */
-  private static final int MOST_SAME_BATCHES = 20;
+  private static final int SAME_BATCHES = 3;
 
-  private static final int LEAST_SAME_BATCHES = 3;
-  private static final double SAME_NANOS = 200e6;
-
-  /** ... but for sizes whose time is all code: there they must have finished, ... */
-  private static final long MOST_QUIET_BYTES = 64 << 10;
-
+  /** ... and the compilers finished nothing during so many, they have done what matters ... */
   private static final int QUIET_BATCHES = 3;
 
-  /** ... and have seen so many operations. */
+  /** ... but for sizes whose time is all code: there they must have seen so many operations. */
   private static final long ENOUGH = 20_000;
+
+  private static final long MOST_CODE_BYTES = 64 << 10;
 
   private final Options options;
   private final RankSet ranks;
@@ -63,11 +59,10 @@ final class WarmUp {
     if (sizes[0] > SMALL_BYTES && left > 0) {
       // Operations that go the same way, but many in a short time: what surrounds the loops over
       // data is compiled by then, and the loops are not interpreted for long.
-      left -= compile(cases.apply(SMALL_BYTES), left / 2, false);
+      left -= compile(cases.apply(SMALL_BYTES), left / 2);
     }
     for (int i = 0; i < sizes.length && left > 0; i++) {
-      boolean quiet = sizes[i] <= MOST_QUIET_BYTES;
-      left -= compile(cases.apply(sizes[i]), left / (sizes.length - i), quiet);
+      left -= compile(cases.apply(sizes[i]), left / (sizes.length - i));
     }
     budget = LATER_BUDGET;
     for (long size : sizes) {
@@ -83,21 +78,18 @@ final class WarmUp {
    * themselves: ranks that poll would keep them from ever finishing. Returns the nanoseconds it
    * took.
    */
-  private double compile(Case size, double share, boolean untilQuiet) {
+  private double compile(Case size, double share) {
     long start = System.nanoTime();
     double spent = 0;
     double fastest = Double.MAX_VALUE;
-    double improved = 0;
+    long enough = size.size() <= MOST_CODE_BYTES ? ENOUGH : 0;
     long operations = 0;
     int batch = 1;
     int same = 0;
     int quiet = 0;
     boolean inPlace = false;
     while (spent < share
-        && (untilQuiet
-            ? quiet < QUIET_BATCHES || operations < ENOUGH
-            : same < MOST_SAME_BATCHES
-                && (same < LEAST_SAME_BATCHES || spent - improved < SAME_NANOS))) {
+        && (quiet < QUIET_BATCHES || same < SAME_BATCHES || operations < enough)) {
       // In turn: compiled code that has seen one way only is thrown away when the other one comes.
       ranks.prepare(size, inPlace, options.iterations());
       inPlace = size.program().inPlace() && !inPlace;
@@ -108,7 +100,6 @@ final class WarmUp {
       spent = team.max(System.nanoTime() - start);
       if (nanos / batch < (1 - IMPROVEMENT) * fastest) {
         fastest = nanos / batch;
-        improved = spent;
         same = 0;
       } else {
         same++;
