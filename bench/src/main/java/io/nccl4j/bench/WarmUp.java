@@ -19,6 +19,14 @@ final class WarmUp {
   private static final double BATCH_NANOS = 5e6;
   private static final int MAX_BATCH = 1 << 16;
 
+  /**
+   * More operations than a stream's queue holds, as soon as one takes less than so long: compiled
+   * code that has never met a full queue would be thrown away later, when batches are long.
+   */
+  private static final int FILLING_BATCH = 1100;
+
+  private static final double FILLING_NANOS = 60e3;
+
   /** Once batches do not get faster by this part for so many, ... */
   private static final double IMPROVEMENT = 0.03;
 
@@ -87,9 +95,9 @@ final class WarmUp {
     int batch = 1;
     int same = 0;
     int quiet = 0;
+    boolean filled = false;
     boolean inPlace = false;
-    while (spent < share
-        && (quiet < QUIET_BATCHES || same < SAME_BATCHES || operations < enough)) {
+    while (spent < share && (quiet < QUIET_BATCHES || same < SAME_BATCHES || operations < enough)) {
       // In turn: compiled code that has seen one way only is thrown away when the other one comes.
       ranks.prepare(size, inPlace, options.iterations());
       inPlace = size.program().inPlace() && !inPlace;
@@ -105,7 +113,12 @@ final class WarmUp {
         same++;
       }
       operations += batch;
-      batch = (int) Math.clamp(batch * BATCH_NANOS / nanos, 1, MAX_BATCH);
+      double one = nanos / batch;
+      batch = (int) Math.clamp(BATCH_NANOS / one, 1, MAX_BATCH);
+      if (!filled && one < FILLING_NANOS) {
+        filled = true;
+        batch = Math.max(batch, FILLING_BATCH);
+      }
     }
     return spent;
   }
