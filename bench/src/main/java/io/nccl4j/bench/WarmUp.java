@@ -106,14 +106,14 @@ final class WarmUp {
       CompilerThreads.awaitIdle();
       quiet = team.max(CompilerThreads.compileMillis() - before) > 0 ? 0 : quiet + 1;
       spent = team.max(System.nanoTime() - start);
-      if (nanos / batch < (1 - IMPROVEMENT) * fastest) {
-        fastest = nanos / batch;
+      double one = nanos / batch;
+      if (one < (1 - IMPROVEMENT) * fastest) {
+        fastest = one;
         same = 0;
       } else {
         same++;
       }
       operations += batch;
-      double one = nanos / batch;
       batch = (int) Math.clamp(BATCH_NANOS / one, 1, MAX_BATCH);
       if (!filled && one < FILLING_NANOS) {
         filled = true;

@@ -87,7 +87,7 @@ class TurnsTest {
             () -> {
               try {
                 Placement placement = Placement.alone(options);
-                RunListener listener = new Silent();
+                RunListener listener = RunListener.all(List.of());
                 Clock clock = Clock.systemUTC();
                 result.complete(
                     new Bench(program, options, placement, listener, clock, false).run());
@@ -98,17 +98,6 @@ class TurnsTest {
               }
             });
     return result;
-  }
-
-  private record Silent() implements RunListener {
-    @Override
-    public void started(RunInfo info) {}
-
-    @Override
-    public void measured(SizeResult result) {}
-
-    @Override
-    public void finished(RunResult result) {}
   }
 
   @ParameterizedTest

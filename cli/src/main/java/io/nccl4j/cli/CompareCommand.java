@@ -1,16 +1,14 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.bench.report.Comparison;
 import io.nccl4j.bench.report.ResultFiles;
 import io.nccl4j.bench.report.Run;
 import java.util.List;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
-import picocli.CommandLine.Model.CommandSpec;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j compare}: whether something became slower. */
 @Command(
@@ -31,8 +29,6 @@ import picocli.CommandLine.Spec;
     })
 final class CompareCommand implements Callable<Integer> {
   private final Context context;
-
-  @Spec private CommandSpec spec;
 
   @Parameters(
       index = "0",
@@ -59,12 +55,8 @@ final class CompareCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    try {
-      judgement.rules();
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
-    return judgement.judge(read(base), read(changed), context.out());
+    Comparison.Rules rules = judgement.rules();
+    return judgement.judge(read(base), read(changed), rules, context.out());
   }
 
   /** The runs of one side. */

@@ -6,10 +6,16 @@ import io.nccl4j.bench.report.ComparisonWriter;
 import io.nccl4j.bench.report.Run;
 import java.io.PrintStream;
 import java.util.List;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
 
 /** How commands that compare decide, and how they say what they found: their common options. */
 final class Judgement {
+  @Spec(Spec.Target.MIXEE)
+  private CommandSpec command;
+
   @Option(
       names = "--threshold",
       paramLabel = "PERCENT",
@@ -39,15 +45,19 @@ final class Judgement {
   /**
    * What the options ask for.
    *
-   * @throws InvalidArgumentException if one is out of range
+   * @throws ParameterException if one is out of range
    */
   Comparison.Rules rules() {
-    return new Comparison.Rules(threshold / 100, level, trustRounds);
+    try {
+      return new Comparison.Rules(threshold / 100, level, trustRounds);
+    } catch (InvalidArgumentException e) {
+      throw new ParameterException(command.commandLine(), e.getMessage(), e);
+    }
   }
 
   /** Compares, writes what follows, and returns the exit code that says so, too. */
-  int judge(List<Run> base, List<Run> changed, PrintStream out) {
-    Comparison comparison = Comparison.of(base, changed, rules());
+  int judge(List<Run> base, List<Run> changed, Comparison.Rules rules, PrintStream out) {
+    Comparison comparison = Comparison.of(base, changed, rules);
     if (json) {
       ComparisonWriter.writeJson(comparison, out);
     } else {

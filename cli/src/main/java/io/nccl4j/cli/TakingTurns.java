@@ -101,7 +101,6 @@ final class TakingTurns {
         }
       }
     } finally {
-      endAll();
       delete(path);
     }
   }

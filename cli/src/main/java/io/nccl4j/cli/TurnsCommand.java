@@ -2,6 +2,7 @@ package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bench.report.Comparison;
 import io.nccl4j.bench.report.ResultFiles;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -77,14 +78,10 @@ final class TurnsCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
-    try {
-      if (pairs < 1) {
-        throw new InvalidArgumentException("pairs is " + pairs, "use 1 or more");
-      }
-      judgement.rules();
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
+    if (pairs < 1) {
+      throw new ParameterException(spec.commandLine(), "pairs is " + pairs + "; use 1 or more");
     }
+    Comparison.Rules rules = judgement.rules();
     Path folder = folder();
     context.out().println("# Writing results to " + folder);
     ResultFiles before = new ResultFiles();
@@ -98,7 +95,7 @@ final class TurnsCommand implements Callable<Integer> {
       after.add(other.results().toString());
       context.err().println("nccl4j: turns, " + pair + " of " + pairs + " pairs");
     }
-    return judgement.judge(before.runs(), after.runs(), context.out());
+    return judgement.judge(before.runs(), after.runs(), rules, context.out());
   }
 
   private Path folder() {

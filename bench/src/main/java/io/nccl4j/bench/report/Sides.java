@@ -51,8 +51,7 @@ record Sides(List<Entry> base, List<Entry> changed, List<Turn> turns, boolean in
         Entry two = other.getFirst();
         if (interleaved) {
           turns.add(new Turn(one, two, logarithm(pair, keys)));
-        } else if (isAt(one, Math.min(least(one), least(two)))
-            && isAt(two, Math.min(least(one), least(two)))) {
+        } else if (sharePlacement(one, two)) {
           turns.add(new Turn(one, two, Math.log(Samples.median(two) / Samples.median(one))));
         }
       }
@@ -179,6 +178,11 @@ record Sides(List<Entry> base, List<Entry> changed, List<Turn> turns, boolean in
     return Math.min(
         entry.line().beforeNanos().orElse(Double.NaN),
         entry.line().afterNanos().orElse(Double.NaN));
+  }
+
+  private static boolean sharePlacement(Entry one, Entry two) {
+    double nanos = Math.min(least(one), least(two));
+    return isAt(one, nanos) && isAt(two, nanos);
   }
 
   /** Whether a run had that placement all the time; one that does not know is not doubted. */
