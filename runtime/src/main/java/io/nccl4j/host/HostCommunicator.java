@@ -379,7 +379,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   /** A work was given up; the communicator has failed. */
   void dropped(HostWork work) {
     if (work.stage != HostWork.QUEUED && nranks() > 1) {
-      part.group().failed(this);
       if (work.send instanceof HostBuffer send) {
         HostProcess.self().quarantine(send.root(), this);
       }
@@ -554,11 +553,14 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public void abort() {
-    synchronized (this) {
-      if (!closed) {
-        health.fail(
-            new AbortedException(
-                "communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+    // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
+    synchronized (health) {
+      synchronized (this) {
+        if (!closed) {
+          health.fail(
+              new AbortedException(
+                  "communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+        }
       }
     }
   }
@@ -577,17 +579,33 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   private void depart() {
+    HostHeap heap = HostProcess.self().heap();
     health.addFlag(RankState.LEFT);
     control.advanceEpoch();
     HostProcess.self().remove(this);
     lanes.close();
     if (staging != null) {
-      HostProcess.self().heap().free(staging, health::peersAreQuiet);
-      part.group().failed(this);
+      heap.free(staging, health::peersAreQuiet);
     }
+    part.group().unsettled();
     part.leave();
+    heap.whenSafe(this::looksNoMore, this::goAway);
     fifoBooking.release();
     account.close();
+  }
+
+  /**
+   * Whether this rank, which has left, does not read the control block any more: its peers are
+   * quiet, so nothing asks about them, and no other thread is inside a call that began before.
+   */
+  private boolean looksNoMore() {
+    return !isEntered() && health.peersAreQuiet();
+  }
+
+  /** Writes to the control block for the last time: its owner may free it from now on. */
+  private void goAway() {
+    health.addFlag(RankState.GONE);
+    part.group().settled();
   }
 
   private void finishOwnWork() {

@@ -46,6 +46,7 @@ final class HostHeap {
   private final int[] blocksInGranule;
   private final List<Deferred> deferred = new ArrayList<>();
   private final MemoryBook.Booking unused;
+  private volatile boolean waiting;
   private long committedBytes;
   private long allocatedBytes;
 
@@ -261,25 +262,53 @@ final class HostHeap {
     }
   }
 
+  /** Frees a block that nobody touches any more, once. */
+  synchronized void free(Block block) {
+    release(block);
+  }
+
   /** Frees a block, once, now or as soon as {@code safe} says that nobody can touch it any more. */
   void free(Block block, BooleanSupplier safe) {
     whenSafe(safe, () -> release(block));
   }
 
-  /** Runs {@code action} now, or at a later call of this heap when {@code safe} has become true. */
+  /**
+   * Runs {@code action} now, or as soon as {@code safe} is found to be true: at a later call of
+   * this heap, or by the ticker. The action must not put anything off itself.
+   */
   synchronized void whenSafe(BooleanSupplier safe, Runnable action) {
     deferred.add(new Deferred(action, safe));
+    waiting = true;
     sweep();
   }
 
+  /** Does what was put off and is safe now. */
+  void sweepIfWaiting() {
+    if (waiting) {
+      synchronized (this) {
+        sweep();
+      }
+    }
+  }
+
   private void sweep() {
+    while (sweepOnce()) {
+      // What was done may be what others waited for.
+    }
+    waiting = !deferred.isEmpty();
+  }
+
+  private boolean sweepOnce() {
+    boolean moved = false;
     for (Iterator<Deferred> i = deferred.iterator(); i.hasNext(); ) {
       Deferred candidate = i.next();
       if (candidate.safe.getAsBoolean()) {
         i.remove();
         candidate.action.run();
+        moved = true;
       }
     }
+    return moved;
   }
 
   private void release(Block block) {

@@ -20,6 +20,7 @@ final class LocalPart {
   private final HostCommunicator[] ranks;
   private final int[] processOf;
   private final ProcessGroup group;
+  private final UUID id;
   private final long handle;
   private final HostHeap.@Nullable Block block;
   private int open;
@@ -41,6 +42,7 @@ final class LocalPart {
     this.ranks = new HostCommunicator[processOf.length];
     this.processOf = processOf;
     this.group = group;
+    this.id = id(control);
     this.handle = handle;
     this.block = block;
   }
@@ -102,50 +104,54 @@ final class LocalPart {
 
   /** Tells the others that a local rank which has joined, or was to, could not be made. */
   void lost(int rank) {
-    control.setRelease(
-        control.state(rank), RankState.of(RankState.ERROR, rank, 0) | RankState.LEFT);
+    long lost = RankState.of(RankState.ERROR, rank, 0) | RankState.LEFT;
+    control.setRelease(control.state(rank), lost);
     control.advanceEpoch();
+    control.setRelease(control.state(rank), lost | RankState.GONE);
   }
 
-  /** One rank less; the last one frees the control block once every rank has left. */
+  /**
+   * One rank less; the last one frees the control block, if it was made here, once no rank touches
+   * it any more. The block may be gone when this returns.
+   */
   void leave() {
     synchronized (PARTS) {
-      if (--open > 0) {
-        group.release();
-        return;
+      if (--open == 0) {
+        if (PARTS.remove(id) != this) {
+          throw new InternalErrorException("a communicator was left twice", "please report this");
+        }
+        if (block != null) {
+          freeWhenOver(block);
+        }
       }
-      if (PARTS.remove(id(control)) != this) {
-        throw new InternalErrorException("a communicator was left twice", "please report this");
-      }
-      HostHeap.Block own = block;
       group.release();
-      if (own != null) {
-        HostProcess.self().unpublish(handle);
-        HostProcess.self().heap().free(own, this::isOver);
-      }
     }
   }
 
+  private void freeWhenOver(HostHeap.Block own) {
+    HostHeap heap = HostProcess.self().heap();
+    HostProcess.self().unpublish(handle);
+    if (group.isIn(control)) {
+      heap.free(own, () -> isOver() && group.isOver());
+    } else {
+      // Deaths are noted in the group's own block, which must be there as long as this one is.
+      group.unsettled();
+      heap.whenSafe(
+          this::isOver,
+          () -> {
+            heap.free(own);
+            group.settled();
+          });
+    }
+  }
+
+  /** Whether each rank has touched the control block for the last time, or died. */
   private boolean isOver() {
     for (int r = 0; r < ranks.length; r++) {
-      if (!RankState.hasLeft(control.getAcquire(control.state(r))) && !group.isDead(processOf[r])) {
-        return false;
-      }
-    }
-    return (group.isOver() || !sharesBlockWithGroup()) && localRanksKnow();
-  }
-
-  /** Local ranks may be asked about their peers after the control block is gone. */
-  private boolean localRanksKnow() {
-    for (HostCommunicator rank : ranks) {
-      if (rank != null && !rank.health().peersAreQuiet()) {
+      if (!RankState.isGone(control.getAcquire(control.state(r))) && !group.isDead(processOf[r])) {
         return false;
       }
     }
     return true;
-  }
-
-  private boolean sharesBlockWithGroup() {
-    return group.isIn(control);
   }
 }

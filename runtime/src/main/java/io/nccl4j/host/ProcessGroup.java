@@ -3,7 +3,7 @@ package io.nccl4j.host;
 import java.lang.foreign.MemorySegment;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
  * has left.
  *
  * <p>Thread-safe. Each local rank of each of these communicators holds it; the last one that lets
- * go leaves.
+ * go leaves. The control block and the peers' heaps are looked at a little longer, until all that
+ * was counted as {@link #unsettled} is settled.
  */
 final class ProcessGroup {
   private final ControlBlock control;
@@ -21,7 +22,7 @@ final class ProcessGroup {
   private final int self;
   private final @Nullable DeathWatch watch;
   private final MemorySegment[] heaps;
-  private final CopyOnWriteArrayList<HostCommunicator> failed = new CopyOnWriteArrayList<>();
+  private final AtomicInteger unsettled = new AtomicInteger();
   private final boolean[] dead;
   private volatile boolean released;
   private int holders;
@@ -113,10 +114,14 @@ final class ProcessGroup {
     }
   }
 
-  /** Notes a communicator whose peers must be seen to be quiet before the mappings go. */
-  void failed(HostCommunicator communicator) {
-    failed.removeIf(earlier -> earlier.health().peersAreQuiet());
-    failed.addIfAbsent(communicator);
+  /** Counts something that will look at a control block or a peer's heap, even after leaving. */
+  void unsettled() {
+    unsettled.incrementAndGet();
+  }
+
+  /** One of them looks no more. */
+  void settled() {
+    unsettled.decrementAndGet();
   }
 
   /**
@@ -130,22 +135,14 @@ final class ProcessGroup {
     control.setLeft(self);
     control.advanceEpoch();
     released = true;
-    if (watch == null) {
-      control.setAway(self);
-    } else {
-      CompletableFuture<Void> ended = watch.close().thenRun(() -> control.setAway(self));
-      HostProcess.self()
-          .heap()
-          .whenSafe(
-              () ->
-                  ended.isDone()
-                      && failed.stream()
-                          .allMatch(communicator -> communicator.health().peersAreQuiet()),
-              this::unmap);
-    }
+    CompletableFuture<Void> ended =
+        watch == null ? CompletableFuture.completedFuture(null) : watch.close();
+    HostProcess.self().heap().whenSafe(() -> ended.isDone() && unsettled.get() == 0, this::goAway);
   }
 
-  private void unmap() {
+  /** Touches the group's control block for the last time; then it may be unmapped, or freed. */
+  private void goAway() {
+    control.setAway(self);
     for (int p = 0; p < processes.length; p++) {
       if (p != self) {
         HostProcess.self().unmapPeer(processes[p]);

@@ -37,6 +37,9 @@ final class Progress {
   private static final long IDLE_TICK_NANOS = 10_000_000;
   private static final int TICKS_TO_IDLE = 1000;
 
+  /** Ticks between two looks at memory that waits to be freed. */
+  private static final int TICKS_TO_SWEEP = 8;
+
   private static final Object LOCK = new Object();
   private static volatile HostQueue[] streams = {};
   private static volatile int spins = SPINS;
@@ -261,8 +264,12 @@ final class Progress {
     Machine.unbindThread();
     HostQueue[] lazy = {};
     int idle = 0;
+    int ticks = 0;
     while (true) {
       LockSupport.parkNanos(idle < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
+      if (++ticks % TICKS_TO_SWEEP == 0) {
+        HostProcess.self().heap().sweepIfWaiting();
+      }
       HostQueue[] now = streams;
       HostQueue[] found = new HostQueue[now.length];
       int count = 0;

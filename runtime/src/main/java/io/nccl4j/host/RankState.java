@@ -24,11 +24,17 @@ final class RankState {
   /** It failed because of what another rank told, which is the one to look at. */
   static final int RELAYED = 10;
 
-  /** It closed its communicator: it touches nothing any more. */
+  /** It closed its communicator: it touches no other rank's buffers any more. */
   static final long LEFT = 0x100;
 
   /** It failed and has dropped all its work: it touches no other rank's memory any more. */
   static final long QUIET = 0x200;
+
+  /**
+   * It has left, and its process does not look at the control block any more on its behalf: the
+   * last write of the rank. The block is freed when all ranks have written it, or are dead.
+   */
+  static final long GONE = 0x400;
 
   private RankState() {}
 
@@ -50,6 +56,10 @@ final class RankState {
 
   static boolean hasLeft(long state) {
     return (state & LEFT) != 0;
+  }
+
+  static boolean isGone(long state) {
+    return (state & GONE) != 0;
   }
 
   static boolean isQuiet(long state) {

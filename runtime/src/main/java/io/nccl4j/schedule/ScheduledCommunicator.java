@@ -637,6 +637,11 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     }
   }
 
+  /** Whether a thread is inside a call. */
+  protected final boolean isEntered() {
+    return (int) ENTERED.getVolatile(this) != 0;
+  }
+
   /** Lets other threads in again. */
   public final void leave() {
     ENTERED.setRelease(this, 0);

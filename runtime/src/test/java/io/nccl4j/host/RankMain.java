@@ -30,6 +30,7 @@ import java.time.Duration;
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
  * warm ITERATIONS        warm: a warm-up with everything, see warmUp
  * splits COUNT           split: one communicator after the other
+ * churn COUNT            churned …: communicators split and closed at once; what went wrong
  * split COLOR            split | failed …
  * held                   held: notes what this process holds
  * same                   same HELD | more …: whether it holds no more than then
@@ -95,6 +96,8 @@ final class RankMain {
         splits(communicator, stream, Integer.parseInt(words[1]));
         yield "split";
       }
+      case "churn" ->
+          "churned " + SplitAndCloseTest.churn(communicator, Integer.parseInt(words[1]));
       case "split" -> {
         communicator.split(Integer.parseInt(words[1]), 0);
         yield "split";

@@ -1,0 +1,126 @@
+package io.nccl4j.host;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bootstrap.ChildJvm;
+import java.util.Arrays;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
+
+/**
+ * Communicators that are split and closed at once, over and over: a control block is freed after
+ * the last touch of its last rank. What is put where it lay keeps its bytes, no close fails, and
+ * nothing is left over.
+ */
+@Timeout(value = 300, threadMode = ThreadMode.SEPARATE_THREAD)
+class SplitAndCloseTest {
+  private static final int NRANKS = 2;
+  private static final byte CANARY = 0x5a;
+
+  /**
+   * Splits and closes, and fills the memory that comes free in between.
+   *
+   * @return what went wrong in words, empty if nothing did
+   */
+  static String churn(Communicator communicator, int count) {
+    int bytes = (int) ControlBlock.bytes(NRANKS);
+    byte[] canary = new byte[bytes];
+    Arrays.fill(canary, CANARY);
+    byte[] found = new byte[bytes];
+    int failed = 0;
+    long changed = 0;
+    String first = "";
+    for (int i = 0; i < count; i++) {
+      Communicator child = communicator.split(0, communicator.rank());
+      try {
+        child.close();
+      } catch (NcclException e) {
+        failed++;
+        first = first.isEmpty() ? e.getMessage() : first;
+      }
+      try (DeviceBuffer reused = communicator.device().allocate(bytes)) {
+        reused.copyFrom(canary);
+        for (int spin = 0; spin < 2000; spin++) {
+          Thread.onSpinWait();
+        }
+        reused.copyTo(found);
+        for (int at = Arrays.mismatch(canary, found); at >= 0 && at < bytes; at++) {
+          changed += found[at] == CANARY ? 0 : 1;
+        }
+      }
+    }
+    return failed == 0 && changed == 0
+        ? ""
+        : failed + " of " + count + " closes failed (" + first + "), " + changed + " bytes changed";
+  }
+
+  private static void churnProcesses(int count) throws Exception {
+    try (ChildJvm peer = ChildJvm.start(RankMain.class)) {
+      UniqueId id = UniqueId.create(Backend.HOST);
+      peer.tell("join " + id + " 2 1");
+      try (Communicator own =
+          Communicator.initRank(
+              Device.get(Backend.HOST, 0), NRANKS, id, 0, HostRanks.patient().build())) {
+        peer.expect("joined");
+        // What the first ones load and allocate stays.
+        peer.tell("churn 20");
+        String warm = churn(own, 20);
+        peer.expect("churned");
+        peer.tell("held");
+        peer.expect("held");
+        Held before = Held.now();
+        peer.tell("churn " + count);
+        String here = churn(own, count);
+        String there = peer.expect("churned");
+        assertEquals("", warm + here + there);
+        Held.assertNoMoreThan(before);
+        peer.tell("same");
+        peer.expect("same");
+        peer.tell("close");
+      }
+      peer.expect("closed");
+    }
+  }
+
+  private static void churnThreads(int count) throws Exception {
+    try (HostRanks ranks = new HostRanks(NRANKS, 64)) {
+      ranks.run(rank -> assertEquals("", churn(ranks.get(rank), 20)));
+      Held before = Held.now();
+      ranks.run(rank -> assertEquals("", churn(ranks.get(rank), count)));
+      Held.assertNoMoreThan(before);
+    }
+  }
+
+  @Tag("process")
+  @Test
+  void processes() throws Exception {
+    churnProcesses(1500);
+  }
+
+  @Test
+  void threads() throws Exception {
+    churnThreads(1500);
+  }
+
+  /** About a minute each. */
+  @Tag("process")
+  @Tag("long")
+  @Test
+  void processesForLong() throws Exception {
+    churnProcesses(60_000);
+  }
+
+  @Tag("long")
+  @Test
+  void threadsForLong() throws Exception {
+    churnThreads(60_000);
+  }
+}
