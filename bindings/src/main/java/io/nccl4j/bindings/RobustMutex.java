@@ -74,6 +74,29 @@ public final class RobustMutex {
   }
 
   /**
+   * Whether memory that others can write holds a mutex as {@link #init} makes it, locked or not. To
+   * lock anything else may end the process: the C library takes memory at its word. Whoever can
+   * write there may change it afterwards.
+   *
+   * @param mutex the memory
+   */
+  public static boolean isOne(MemorySegment mutex) {
+    checkMutex(mutex);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment fresh = arena.allocate(BYTES, Long.BYTES);
+      init(fresh);
+      // What is not zero in a fresh one is its kind; all else may change with its owner.
+      for (long at = 0; at < BYTES; at += Integer.BYTES) {
+        int kind = fresh.get(JAVA_INT, at);
+        if (kind != 0 && mutex.get(JAVA_INT, at) != kind) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /**
    * Locks a mutex, waiting without limit (pthread_mutex_lock(3)). Nothing but the mutex ends the
    * wait; prefer {@link #timedLock}.
    *

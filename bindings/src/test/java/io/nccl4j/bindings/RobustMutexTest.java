@@ -1,6 +1,7 @@
 package io.nccl4j.bindings;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -60,6 +61,18 @@ class RobustMutexTest {
     int result = task.get();
     thread.join();
     return result;
+  }
+
+  @Test
+  void isTakenForOneWhateverItsStateButNotForAnother() {
+    assertTrue(RobustMutex.isOne(mutex));
+    assertEquals(0, RobustMutex.lock(mutex));
+    assertTrue(RobustMutex.isOne(mutex));
+    assertEquals(0, RobustMutex.unlock(mutex));
+    assertTrue(RobustMutex.isOne(mutex));
+    assertFalse(RobustMutex.isOne(page.asSlice(512, RobustMutex.BYTES)));
+    mutex.fill((byte) 0x5f);
+    assertFalse(RobustMutex.isOne(mutex));
   }
 
   @Test

@@ -33,6 +33,14 @@ record Answer(List<Entry> ranks, long controlOffset) {
     return new Answer(List.copyOf(entries), seats[0].joiner().controlOffset());
   }
 
+  /** Whether it answers this joiner: it may come from a creator that is mistaken, or lies. */
+  boolean fits(Joiner joiner) {
+    return ranks.size() == joiner.nranks()
+        && ranks.get(joiner.rank()).process.equals(joiner.process())
+        && ranks.stream().allMatch(entry -> entry.heapBytes >= 0)
+        && controlOffset >= 0;
+  }
+
   /** The ranks as this process sees them. */
   List<Member> members() {
     List<Member> members = new ArrayList<>(ranks.size());

@@ -88,6 +88,9 @@ final class Gathering {
         return earlier != null ? earlier : Failure.used();
       }
       Failure contradiction = contradiction(seat);
+      if (contradiction == null && heapFd >= 0) {
+        contradiction = flaw(seat, heapFd);
+      }
       if (contradiction != null
           || heapFd < 0
           || heaps.putIfAbsent(seat.process(), heapFd) != null) {
@@ -208,13 +211,15 @@ final class Gathering {
     Seat mate = processes.get(seat.process());
     if (mate != null) {
       boolean same =
-          mate.shareable() == seat.shareable()
+          mate.pid() == seat.pid()
+              && mate.pids() == seat.pids()
+              && mate.shareable() == seat.shareable()
               && mate.joiner().heapBytes() == seat.joiner().heapBytes();
       return same
           ? null
           : Failure.usage(
               seat.rank(),
-              seat + " and " + mate + " name the same process but different heaps",
+              seat + " and " + mate + " name the same process but different heaps or process ids",
               "give each process its own random name");
     }
     for (Seat other : processes.values()) {
@@ -227,6 +232,26 @@ final class Gathering {
       }
     }
     return null;
+  }
+
+  /** Why a heap is refused; every process that maps it looks for itself again. */
+  private static @Nullable Failure flaw(Seat seat, int heapFd) {
+    try {
+      String flaw = HeapFile.flaw(heapFd, seat.joiner().heapBytes());
+      return flaw == null
+          ? null
+          : new Failure(
+              Failure.Kind.PEER,
+              seat.rank(),
+              seat + " offers a heap that " + flaw,
+              "see what that process runs: nccl4j makes no such heap");
+    } catch (LibcException e) {
+      return new Failure(
+          Failure.Kind.SYSTEM,
+          seat.rank(),
+          "the heap of " + seat + " cannot be looked at: " + e.getMessage(),
+          "");
+    }
   }
 
   private static void closeIfAny(int fd) {

@@ -214,12 +214,7 @@ final class RemoteJoin implements AutoCloseable {
       throw creatorGone();
     }
     Deadline grace = Deadline.afterMillis(deadline.remainingMillis() + GRACE_MILLIS);
-    ByteBuffer encoded = receiveAnswer(grace);
-    byte kind = encoded.get();
-    if (kind == Answer.FAILED) {
-      throw Failure.decode(encoded).toException();
-    }
-    Answer answer = Answer.decode(encoded);
+    Answer answer = decode(receiveAnswer(grace));
     List<UUID> peers = answer.processesBut(joiner.process());
     while (heapFds.length < peers.size()) {
       int had = heapFds.length;
@@ -235,6 +230,25 @@ final class RemoteJoin implements AutoCloseable {
     int[] fds = heapFds;
     heapFds = NO_FDS;
     return Rendezvous.membership(answer, peers, fds);
+  }
+
+  /** The table, which fits what this rank asked for; throws why the rendezvous failed. */
+  private Answer decode(ByteBuffer encoded) {
+    NcclException failure;
+    try {
+      if (encoded.get() == Answer.COMPLETE) {
+        Answer answer = Answer.decode(encoded);
+        if (answer.fits(joiner)) {
+          return answer;
+        }
+        failure = broken("a table of ranks that is not the one it was asked for");
+      } else {
+        failure = Failure.decode(encoded).toException();
+      }
+    } catch (RuntimeException e) {
+      failure = broken("an answer that cannot be understood").causedBy(e);
+    }
+    throw failure;
   }
 
   private ByteBuffer receiveAnswer(Deadline grace) {

@@ -1,10 +1,12 @@
 package io.nccl4j.host;
 
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.MemoryAccess;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -55,7 +57,12 @@ final class ControlBlock {
       Libc.isAvailable() ? MemoryAccess.everything() : null;
 
   private static final long HEADER_BYTES = 4096;
+
+  /** A block starts at a page, as all blocks of a heap do. */
+  private static final long ALIGNMENT = 4096;
+
   private static final long EPOCH = 2 * LINE;
+  private static final long NRANKS = 8;
   private static final long UUID_HIGH = 24;
   private static final long UUID_LOW = 32;
   private static final long LEFT = 64;
@@ -82,6 +89,53 @@ final class ControlBlock {
   private final long base;
   private final int nranks;
 
+  // Copies of what the header says, taken once: whoever can write there cannot change them later.
+  private long uuidHigh;
+  private long uuidLow;
+
+  /**
+   * A view of the block that another rank has made.
+   *
+   * @param base where it says that the block lies in {@code memory}: not to be believed
+   * @param owner that rank
+   * @throws PeerFailedException if there is no such block
+   */
+  static ControlBlock find(MemorySegment memory, long base, int nranks, int owner) {
+    if (base < 0 || base % ALIGNMENT != 0 || base > memory.byteSize() - bytes(nranks)) {
+      throw Explanation.impossible(
+          owner,
+          "offers a control block that lies at byte "
+              + base
+              + " of a heap of "
+              + memory.byteSize()
+              + " B: "
+              + bytes(nranks)
+              + " B at a multiple of "
+              + ALIGNMENT
+              + " are needed");
+    }
+    ControlBlock control = new ControlBlock(memory, base, nranks);
+    long layout = control.getAcquire(base);
+    long ranks = control.getPlain(base + NRANKS);
+    if (layout != LAYOUT || ranks != nranks) {
+      throw Explanation.impossible(
+          owner,
+          "offers a control block that at byte "
+              + base
+              + " of its heap has layout "
+              + Long.toHexString(layout)
+              + " for "
+              + ranks
+              + " ranks, not "
+              + Long.toHexString(LAYOUT)
+              + " for "
+              + nranks);
+    }
+    control.uuidHigh = control.getPlain(base + UUID_HIGH);
+    control.uuidLow = control.getPlain(base + UUID_LOW);
+    return control;
+  }
+
   /** A view of a block that lies {@code base} bytes into {@code memory}. */
   ControlBlock(MemorySegment memory, long base, int nranks) {
     this.memory = memory;
@@ -100,28 +154,26 @@ final class ControlBlock {
 
   /** Fills in a new, zeroed block. */
   void format(long uuidHigh, long uuidLow) {
+    this.uuidHigh = uuidHigh;
+    this.uuidLow = uuidLow;
     memory.asSlice(base, bytes(nranks)).fill((byte) 0);
-    memory.set(ValueLayout.JAVA_LONG, base + 8, nranks);
+    memory.set(ValueLayout.JAVA_LONG, base + NRANKS, nranks);
     memory.set(ValueLayout.JAVA_LONG, base + UUID_HIGH, uuidHigh);
     memory.set(ValueLayout.JAVA_LONG, base + UUID_LOW, uuidLow);
     setRelease(base, LAYOUT);
   }
 
-  boolean isFormatted() {
-    return getAcquire(base) == LAYOUT && memory.get(ValueLayout.JAVA_LONG, base + 8) == nranks;
-  }
-
   long uuidHigh() {
-    return memory.get(ValueLayout.JAVA_LONG, base + UUID_HIGH);
+    return uuidHigh;
   }
 
   long uuidLow() {
-    return memory.get(ValueLayout.JAVA_LONG, base + UUID_LOW);
+    return uuidLow;
   }
 
   /** A name that all ranks come to by themselves. */
   String name() {
-    return "comm-" + Long.toHexString(uuidHigh()).substring(0, 6);
+    return "comm-" + new UUID(uuidHigh, uuidLow).toString().substring(0, 6);
   }
 
   /** The segment all offsets of this class are offsets into. */

@@ -95,12 +95,20 @@ final class DeathWatch {
   }
 
   /**
-   * Initialises a mutex. Done once for each, by the process that creates the control block.
+   * Initialises a mutex. Done once for each, by the process that is to hold it.
    *
    * @param mutex {@value #MUTEX_BYTES} bytes of shared memory
    */
   static void format(MemorySegment mutex) {
     RobustMutex.init(mutex);
+  }
+
+  /**
+   * Whether a mutex may be waited for: the C library aborts the process where it is told that a
+   * mutex is of a kind that this one is not.
+   */
+  static boolean isFormatted(MemorySegment mutex) {
+    return RobustMutex.isOne(mutex);
   }
 
   /**

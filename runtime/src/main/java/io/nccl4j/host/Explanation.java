@@ -28,6 +28,14 @@ final class Explanation {
     this.rank = communicator.rank();
   }
 
+  /** What a rank says of itself cannot be, whatever rank of this library it were. */
+  static PeerFailedException impossible(int k, String what) {
+    return new PeerFailedException(
+        k,
+        "rank " + k + " " + what,
+        "see what that rank's process runs: nccl4j does no such thing");
+  }
+
   PeerFailedException died(int k) {
     return new PeerFailedException(
         k,

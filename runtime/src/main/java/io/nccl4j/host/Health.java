@@ -166,6 +166,10 @@ final class Health {
     int other = RankState.other(state);
     long seq = RankState.seq(state);
     String who = "rank " + k + " of communicator " + communicator.name();
+    if (other >= nranks) {
+      failWith(k, who + " names a rank " + other + ", which there is not, as its reason to fail");
+      return;
+    }
     switch (RankState.code(state)) {
       case RankState.MISMATCH -> relay(explanation.collectivesSeenBy(k, other, seq));
       case RankState.LANE_MISMATCH -> relay(explanation.messagesSeenBy(k, other, seq));

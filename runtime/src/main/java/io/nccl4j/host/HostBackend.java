@@ -12,6 +12,7 @@ import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bootstrap.Joiner;
 import io.nccl4j.bootstrap.Member;
 import io.nccl4j.bootstrap.Membership;
@@ -79,7 +80,7 @@ public final class HostBackend implements BackendRuntime {
     HostMemory.require((HostDevice) requested.getFirst(), nranks, nranks, config);
     long handle = newControlBlock((HostDevice) requested.getFirst(), nranks);
     HostHeap.Block block = published(handle);
-    ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
+    ControlBlock control = ControlBlock.find(block.segment(), block.offset(), nranks, 0);
     UUID[] processes = {HostProcess.self().id()};
     long[] pids = {ProcessHandle.current().pid()};
     MemorySegment[] heaps = {block.segment()};
@@ -153,11 +154,12 @@ public final class HostBackend implements BackendRuntime {
       int p = processes.indexOf(member.process());
       pids[p] = member.pid();
       if (heaps[p] == null && p != own) {
-        heaps[p] =
-            self.mapPeer(
-                member.process(),
-                member.heapBytes(),
-                () -> membership.takeHeapFd(member.process()));
+        int file = membership.takeHeapFd(member.process());
+        try {
+          heaps[p] = self.mapPeer(member, file);
+        } finally {
+          Descriptors.close(file);
+        }
       }
     }
     HostHeap.Block block = processOf[0] == own ? published(membership.controlOffset()) : null;
@@ -166,11 +168,7 @@ public final class HostBackend implements BackendRuntime {
     }
     MemorySegment memory = block == null ? heaps[processOf[0]] : block.segment();
     long offset = block == null ? membership.controlOffset() : block.offset();
-    ControlBlock control = new ControlBlock(memory, offset, members.size());
-    if (!control.isFormatted()) {
-      throw new InternalErrorException(
-          "rank 0's control block is not where it said", "please report this");
-    }
+    ControlBlock control = ControlBlock.find(memory, offset, members.size(), 0);
     boolean[] first = new boolean[1];
     LocalPart part =
         LocalPart.join(
@@ -244,11 +242,6 @@ public final class HostBackend implements BackendRuntime {
     ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
     UUID id = UUID.randomUUID();
     control.format(id.getMostSignificantBits(), id.getLeastSignificantBits());
-    if (self.heap().isShareable()) {
-      for (int p = 0; p < nranks; p++) {
-        DeathWatch.format(control.mutex(p));
-      }
-    }
     return self.publish(block);
   }
 

@@ -12,6 +12,7 @@ import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
@@ -142,14 +143,33 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
    * Waits until all ranks are there.
    *
    * @throws DeadlineException if they are not in time
+   * @throws PeerFailedException if one says of itself what cannot be
    */
   void awaitAll(long deadlineNanos) {
     Arrival.await(this, control, part, deadlineNanos);
     for (int k = 0; k < nranks(); k++) {
       heapOf[k] = part.group().heap(part.processOf(k));
-      stagingOf[k] = control.getPlain(control.staging(k));
+      if (spansProcesses) {
+        stagingOf[k] = stagingAt(k, control.getPlain(control.staging(k)));
+      }
+      if (!part.group().isWatchable(part.processOf(k))) {
+        throw Explanation.impossible(k, "has put no mutex where its death would show");
+      }
     }
     part.group().watch();
+  }
+
+  private long stagingAt(int k, long offset) {
+    if (offset < 0 || offset > heapOf[k].byteSize() - CollectiveEngine.STAGING_BYTES) {
+      throw Explanation.impossible(
+          k,
+          "says that its staging area lies at byte "
+              + offset
+              + " of its heap of "
+              + heapOf[k].byteSize()
+              + " B");
+    }
+    return offset;
   }
 
   // ---- for the engines

@@ -1,8 +1,12 @@
 package io.nccl4j.host;
 
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.bootstrap.HeapFile;
+import io.nccl4j.bootstrap.Member;
 import io.nccl4j.memory.PoolBlock;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
@@ -17,7 +21,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
-import java.util.function.IntSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -32,10 +35,12 @@ final class HostProcess {
   /** A peer's heap in this address space, shared by all communicators with that peer. */
   private static final class PeerHeap {
     final MemorySegment mapping;
+    final long inode;
     int users;
 
-    PeerHeap(MemorySegment mapping) {
+    PeerHeap(MemorySegment mapping, long inode) {
       this.mapping = mapping;
+      this.inode = inode;
     }
   }
 
@@ -69,20 +74,31 @@ final class HostProcess {
     return book;
   }
 
-  /** Maps a peer's heap, or counts one more user of it. */
-  synchronized MemorySegment mapPeer(UUID process, long bytes, IntSupplier fd) {
-    PeerHeap peer = peers.get(process);
-    if (peer == null) {
-      int file = fd.getAsInt();
-      try {
-        peer = new PeerHeap(HostHeap.map(file, bytes));
-      } finally {
-        Descriptors.close(file);
-      }
-      peers.put(process, peer);
+  /**
+   * Maps a peer's heap, or counts one more user of it.
+   *
+   * @param peer one of its ranks
+   * @param file its heap, which stays the caller's
+   * @throws PeerFailedException if it cannot be mapped without danger, or is another one than
+   *     before
+   * @throws LibcException if the system refuses it
+   */
+  synchronized MemorySegment mapPeer(Member peer, int file) {
+    String flaw = HeapFile.flaw(file, peer.heapBytes());
+    long inode = Descriptors.fstat(file).inode();
+    PeerHeap known = peers.get(peer.process());
+    if (flaw == null && known != null && known.inode != inode) {
+      flaw = "is not the one that a process of the same name has offered before";
     }
-    peer.users++;
-    return peer.mapping;
+    if (flaw != null) {
+      throw Explanation.impossible(peer.rank(), "offers a heap that " + flaw);
+    }
+    if (known == null) {
+      known = new PeerHeap(HostHeap.map(file, peer.heapBytes()), inode);
+      peers.put(peer.process(), known);
+    }
+    known.users++;
+    return known.mapping;
   }
 
   /** One user less; the last one unmaps. */

@@ -125,7 +125,8 @@ final class Ledger extends Padded {
     long place = control.ledger(rank) + CALLS + (number & COLLECTIVES - 1) * CALL_BYTES;
     Call call = new Call(number, control.getPlain(place), control.getPlain(place + Long.BYTES));
     VarHandle.loadLoadFence();
-    return lastCollective(rank) - number < READABLE ? call : null;
+    boolean whole = lastCollective(rank) - number < READABLE;
+    return whole && Signature.isCode(call.code) ? call : null;
   }
 
   /** A rank's send to, or receive from, a peer; null if it is not (or no longer) there. */
@@ -136,6 +137,7 @@ final class Ledger extends Padded {
       long code = control.getPlain(place + Long.BYTES);
       if (number != 0
           && (int) number == (int) seq
+          && Signature.isCode(code)
           && OpKind.ofOrdinal((int) code & 0xff) == kind
           && (int) (code >>> 32) == peer) {
         return new Call(number, code, control.getPlain(place + 2 * Long.BYTES));

@@ -102,8 +102,15 @@ final class ProcessGroup {
     holders++;
     if (watch != null && !held) {
       held = true;
+      // Its own, by itself: locking what another process has written could kill this one.
+      DeathWatch.format(control.mutex(self));
       watch.hold();
     }
+  }
+
+  /** Whether a process can be watched; it has said that its ranks are alive. */
+  boolean isWatchable(int process) {
+    return watch == null || DeathWatch.isFormatted(control.mutex(process));
   }
 
   /** Starts watching; after all ranks are alive. */

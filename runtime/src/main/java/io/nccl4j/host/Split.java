@@ -2,7 +2,6 @@ package io.nccl4j.host;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.InternalErrorException;
 import java.lang.foreign.MemorySegment;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
@@ -33,10 +32,9 @@ final class Split {
     long handle =
         leads ? HostBackend.newControlBlock((HostDevice) parent.device(), members.length) : -1;
     long found = parent.exchange(handle)[members[0]];
-    int leaderProcess = parent.part().processOf(members[0]);
     boolean leaderIsHere = parent.local(members[0]) != null;
     HostHeap.Block block = leaderIsHere ? HostProcess.self().published(found) : null;
-    ControlBlock control = locate(parent, leaderProcess, block, found, members.length);
+    ControlBlock control = locate(parent, members[0], block, found, members.length);
     int[] processOf = IntStream.of(members).map(parent.part()::processOf).toArray();
     int rank =
         IntStream.range(0, members.length)
@@ -52,17 +50,12 @@ final class Split {
 
   private static ControlBlock locate(
       HostCommunicator parent,
-      int process,
+      int leader,
       HostHeap.@Nullable Block block,
       long handle,
       int nranks) {
+    int process = parent.part().processOf(leader);
     MemorySegment memory = block == null ? parent.part().group().heap(process) : block.segment();
-    ControlBlock control =
-        new ControlBlock(memory, block == null ? handle : block.offset(), nranks);
-    if (!control.isFormatted()) {
-      throw new InternalErrorException(
-          "the control block of a split communicator is damaged", "please report this");
-    }
-    return control;
+    return ControlBlock.find(memory, block == null ? handle : block.offset(), nranks, leader);
   }
 }

@@ -43,6 +43,9 @@ public enum OpKind {
 
   private static final OpKind[] VALUES = values();
 
+  /** How many there are. */
+  static final int COUNT = VALUES.length;
+
   private final String label;
   private final boolean reducing;
   private final boolean rooted;

@@ -14,6 +14,9 @@ public final class Signature {
   private static final long M1 = 0xff51afd7ed558ccdL;
   private static final long M2 = 0xc4ceb9fe1a85ec53L;
 
+  private static final int TYPES = DataType.values().length;
+  private static final int REDUCTIONS = ReduceOp.Kind.values().length;
+
   /** See {@link #chain}. */
   public static final int FACTOR = 0x9e3779b1;
 
@@ -22,6 +25,13 @@ public final class Signature {
   /** Packs what identifies an operation besides its count. */
   public static long code(OpKind kind, int type, int reduction, int root) {
     return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | kind.ordinal();
+  }
+
+  /** Whether some operation has this code: it may come from another process. */
+  public static boolean isCode(long code) {
+    return ((int) code & 0xff) < OpKind.COUNT
+        && ((int) (code >>> 8) & 0xff) < TYPES
+        && ((int) (code >>> 16) & 0xffff) < REDUCTIONS;
   }
 
   /** What an operation adds to the signature of the one before. */

@@ -14,8 +14,9 @@ final class TestHeap implements AutoCloseable {
   final int fd;
 
   TestHeap() {
-    fd = Memory.memfdCreate("test-heap", Memory.MFD_CLOEXEC);
+    fd = Memory.memfdCreate("test-heap", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
     Memory.ftruncate(fd, BYTES);
+    Memory.addSeals(fd, Memory.F_SEAL_SHRINK | Memory.F_SEAL_GROW | Memory.F_SEAL_SEAL);
     MemorySegment memory = map(fd);
     memory.set(ValueLayout.JAVA_LONG, 0, process.getMostSignificantBits());
     memory.set(ValueLayout.JAVA_LONG, 8, process.getLeastSignificantBits());
