@@ -90,12 +90,8 @@ public final class Libc {
           "pthread_mutexattr_settype",
           "pthread_mutexattr_destroy",
           "pthread_mutex_init",
-          "pthread_mutex_lock",
           "pthread_mutex_trylock",
-          "pthread_mutex_timedlock",
-          "pthread_mutex_unlock",
-          "pthread_mutex_consistent",
-          "clock_gettime");
+          "pthread_mutex_unlock");
 
   static final LibcBinder BINDER =
       new LibcBinder(

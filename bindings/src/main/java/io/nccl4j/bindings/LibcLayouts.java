@@ -18,12 +18,6 @@ import java.lang.foreign.StructLayout;
  * they are the same bytes on these little-endian processors.
  */
 final class LibcLayouts {
-  // struct timespec { time_t tv_sec; long tv_nsec; }
-  static final StructLayout TIMESPEC =
-      MemoryLayout.structLayout(JAVA_LONG.withName("tv_sec"), JAVA_LONG.withName("tv_nsec"));
-  static final long TIMESPEC_SECONDS = offset(TIMESPEC, "tv_sec");
-  static final long TIMESPEC_NANOS = offset(TIMESPEC, "tv_nsec");
-
   // struct pollfd { int fd; short events; short revents; }
   static final StructLayout POLLFD =
       MemoryLayout.structLayout(

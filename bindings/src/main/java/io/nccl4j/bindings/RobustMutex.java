@@ -1,19 +1,18 @@
 package io.nccl4j.bindings;
 
 import static io.nccl4j.bindings.Libc.BINDER;
-import static io.nccl4j.bindings.Libc.checked;
 import static io.nccl4j.bindings.Libc.failure;
 import static io.nccl4j.bindings.Libc.requireAvailable;
 import static io.nccl4j.bindings.Libc.requirePlatformThread;
 import static io.nccl4j.bindings.Libc.unchecked;
 import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
-import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.VarHandle;
 
 /**
  * Mutexes in shared memory between threads of several processes. When the owner dies, the next one
@@ -25,12 +24,14 @@ public final class RobustMutex {
   /** Bytes to set aside for one robust mutex; the C library uses the first 40 or 48 of them. */
   public static final long BYTES = 64;
 
-  private static final int CLOCK_REALTIME = 0;
-  private static final int CLOCK_MONOTONIC = 1;
   private static final int PTHREAD_PROCESS_SHARED = 1;
   private static final int PTHREAD_MUTEX_ROBUST = 1;
   private static final int PTHREAD_MUTEX_ERRORCHECK = 2;
-  private static final long NANOS_PER_SECOND = 1_000_000_000L;
+
+  /** Of the kernel's word, see linux/futex.h. */
+  private static final int FUTEX_TID_MASK = 0x3fffffff;
+
+  private static final VarHandle WORD = JAVA_INT.varHandle();
 
   private RobustMutex() {}
 
@@ -97,89 +98,84 @@ public final class RobustMutex {
   }
 
   /**
-   * Locks a mutex, waiting without limit (pthread_mutex_lock(3)). Nothing but the mutex ends the
-   * wait; prefer {@link #timedLock}.
+   * Locks a mutex if nobody holds it (pthread_mutex_trylock(3)). Allocates nothing.
    *
    * @param mutex the mutex
-   * @return 0; EOWNERDEAD if the caller holds it now because its owner died; EDEADLK if the caller
-   *     held it before; ENOTRECOVERABLE
+   * @return 0; EBUSY if somebody holds it; EBUSY or EDEADLK if the caller does, by the C library's
+   *     choice; EOWNERDEAD if the caller holds it now because its owner died; ENOTRECOVERABLE
    * @throws IllegalStateException in a virtual thread
    */
-  public static int lock(MemorySegment mutex) {
-    checkMutex(mutex);
-    requirePlatformThread("pthread_mutex_lock");
-    return mutexError(() -> (int) MutexLock.HANDLE.invokeExact(mutex));
-  }
-
-  /**
-   * Locks a mutex, waiting for a limited time (pthread_mutex_clocklock(3) on the monotonic clock;
-   * where the C library lacks it pthread_mutex_timedlock(3), which a change of the system's time
-   * can shorten or prolong).
-   *
-   * @param mutex the mutex
-   * @param timeoutNanos longest wait in nanoseconds; 0 or less does not wait
-   * @return as {@link #lock}, or ETIMEDOUT
-   * @throws IllegalStateException in a virtual thread
-   */
-  public static int timedLock(MemorySegment mutex, long timeoutNanos) {
+  public static int tryLock(MemorySegment mutex) {
     requireAvailable();
-    return timedLock(mutex, timeoutNanos, MutexClocklock.HANDLE != null);
-  }
-
-  /** As above with a choice of the clock. */
-  static int timedLock(MemorySegment mutex, long timeoutNanos, boolean monotonic) {
     checkMutex(mutex);
-    requirePlatformThread("pthread_mutex_timedlock");
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment time = arena.allocate(LibcLayouts.TIMESPEC);
-      if (monotonic) {
-        deadline(CLOCK_MONOTONIC, timeoutNanos, time);
-        return mutexError(
-            () -> (int) MutexClocklock.HANDLE.invokeExact(mutex, CLOCK_MONOTONIC, time));
-      }
-      deadline(CLOCK_REALTIME, timeoutNanos, time);
-      return mutexError(() -> (int) MutexTimedlock.HANDLE.invokeExact(mutex, time));
+    requirePlatformThread("pthread_mutex_trylock");
+    try {
+      return (int) MutexTrylock.HANDLE.invokeExact(mutex);
+    } catch (Throwable t) {
+      throw unchecked(t);
     }
   }
 
   /**
-   * Locks a mutex if nobody holds it (pthread_mutex_trylock(3)).
-   *
-   * @param mutex the mutex
-   * @return as {@link #lock}, or EBUSY; which of EBUSY and EDEADLK the caller gets for a mutex that
-   *     it holds already is the C library's choice
-   * @throws IllegalStateException in a virtual thread
-   */
-  public static int tryLock(MemorySegment mutex) {
-    checkMutex(mutex);
-    requirePlatformThread("pthread_mutex_trylock");
-    return mutexError(() -> (int) MutexTrylock.HANDLE.invokeExact(mutex));
-  }
-
-  /**
-   * Unlocks a mutex (pthread_mutex_unlock(3)). After EOWNERDEAD without {@link #consistent} it
-   * becomes unusable: everybody gets ENOTRECOVERABLE.
+   * Unlocks a mutex (pthread_mutex_unlock(3)). After EOWNERDEAD it becomes unusable: everybody gets
+   * ENOTRECOVERABLE. Allocates nothing.
    *
    * @param mutex the mutex
    * @return 0, or EPERM if the calling thread does not hold it
    * @throws IllegalStateException in a virtual thread
    */
   public static int unlock(MemorySegment mutex) {
+    requireAvailable();
     checkMutex(mutex);
     requirePlatformThread("pthread_mutex_unlock");
-    return mutexError(() -> (int) MutexUnlock.HANDLE.invokeExact(mutex));
+    try {
+      return (int) MutexUnlock.HANDLE.invokeExact(mutex);
+    } catch (Throwable t) {
+      throw unchecked(t);
+    }
   }
 
   /**
-   * Declares that the state behind a mutex was repaired after EOWNERDEAD
-   * (pthread_mutex_consistent(3)).
+   * Whether a living thread of any process holds a mutex: one load. The word that is read is part
+   * of the kernel's interface (set_robust_list(2)): the owner's number, which the kernel takes away
+   * when the owner ends.
    *
-   * @param mutex the mutex, held by the caller
-   * @return 0, or EINVAL if there was nothing to repair
+   * @param mutex the mutex
+   * @param word from {@link #wordOffset}
+   * @return false if it is free, or its owner died and nobody locked it since
    */
-  public static int consistent(MemorySegment mutex) {
-    checkMutex(mutex);
-    return mutexError(() -> (int) MutexConsistent.HANDLE.invokeExact(mutex));
+  public static boolean isHeld(MemorySegment mutex, long word) {
+    return ((int) WORD.getAcquire(mutex, word) & FUTEX_TID_MASK) != 0;
+  }
+
+  /**
+   * Where in a mutex the kernel's word lies, which is the C library's choice. Finds out by locking
+   * a mutex of its own.
+   *
+   * @return offset in bytes
+   * @throws UnsupportedOperationException if the C library keeps it elsewhere
+   * @throws IllegalStateException in a virtual thread
+   */
+  public static long wordOffset() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment mutex = arena.allocate(BYTES, Long.BYTES);
+      init(mutex);
+      int[] free = mutex.toArray(JAVA_INT);
+      int error = tryLock(mutex);
+      if (error != 0) {
+        throw failure("pthread_mutex_trylock", error, "locking a new mutex");
+      }
+      int[] held = mutex.toArray(JAVA_INT);
+      int unused = unlock(mutex);
+      int owner = Processes.gettid();
+      for (int i = 0; i < held.length; i++) {
+        if (free[i] == 0 && held[i] == owner) {
+          return (long) i * Integer.BYTES;
+        }
+      }
+      throw new UnsupportedOperationException(
+          "a locked mutex of this C library does not show its owner");
+    }
   }
 
   /** A call of a C function that returns its error. */
@@ -212,19 +208,6 @@ public final class RobustMutex {
       throw new IllegalArgumentException(
           "a mutex needs " + BYTES + " writable native bytes, 8-byte aligned: " + mutex);
     }
-  }
-
-  /** Writes the point in time that lies {@code timeoutNanos} ahead. */
-  private static void deadline(int clock, long timeoutNanos, MemorySegment time) {
-    checked(
-        "clock_gettime",
-        () -> "reading clock " + clock,
-        (arena, errno) -> (int) ClockGettime.HANDLE.invokeExact(errno, clock, time));
-    long timeout = Math.max(0, timeoutNanos);
-    long nanos = time.get(JAVA_LONG, LibcLayouts.TIMESPEC_NANOS) + timeout % NANOS_PER_SECOND;
-    long seconds = time.get(JAVA_LONG, LibcLayouts.TIMESPEC_SECONDS) + timeout / NANOS_PER_SECOND;
-    time.set(JAVA_LONG, LibcLayouts.TIMESPEC_SECONDS, seconds + nanos / NANOS_PER_SECOND);
-    time.set(JAVA_LONG, LibcLayouts.TIMESPEC_NANOS, nanos % NANOS_PER_SECOND);
   }
 
   // One holder for each function: a new shape takes 5 to 10 ms to link, and only those that are
@@ -269,46 +252,15 @@ public final class RobustMutex {
         BINDER.plain("pthread_mutex_init", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS));
   }
 
-  // int pthread_mutex_lock(pthread_mutex_t *mutex)
-  private static final class MutexLock {
-    private static final MethodHandle HANDLE =
-        BINDER.plain("pthread_mutex_lock", FunctionDescriptor.of(JAVA_INT, ADDRESS));
-  }
-
   // int pthread_mutex_trylock(pthread_mutex_t *mutex)
   private static final class MutexTrylock {
     private static final MethodHandle HANDLE =
         BINDER.plain("pthread_mutex_trylock", FunctionDescriptor.of(JAVA_INT, ADDRESS));
   }
 
-  // int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *abstime)
-  private static final class MutexTimedlock {
-    private static final MethodHandle HANDLE =
-        BINDER.plain("pthread_mutex_timedlock", FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS));
-  }
-
-  // int pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *): glibc 2.30
-  private static final class MutexClocklock {
-    private static final MethodHandle HANDLE =
-        BINDER.optional(
-            "pthread_mutex_clocklock", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, ADDRESS));
-  }
-
   // int pthread_mutex_unlock(pthread_mutex_t *mutex)
   private static final class MutexUnlock {
     private static final MethodHandle HANDLE =
         BINDER.plain("pthread_mutex_unlock", FunctionDescriptor.of(JAVA_INT, ADDRESS));
-  }
-
-  // int pthread_mutex_consistent(pthread_mutex_t *mutex)
-  private static final class MutexConsistent {
-    private static final MethodHandle HANDLE =
-        BINDER.plain("pthread_mutex_consistent", FunctionDescriptor.of(JAVA_INT, ADDRESS));
-  }
-
-  // int clock_gettime(clockid_t clock, struct timespec *time)
-  private static final class ClockGettime {
-    private static final MethodHandle HANDLE =
-        BINDER.withErrno("clock_gettime", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
   }
 }

@@ -42,7 +42,6 @@ class LibcHeaderTest {
 
   private static final Map<String, StructLayout> STRUCTS =
       Map.of(
-          "timespec", LibcLayouts.TIMESPEC,
           "pollfd", LibcLayouts.POLLFD,
           "iovec", LibcLayouts.IOVEC,
           "msghdr", LibcLayouts.MSGHDR,
@@ -55,6 +54,7 @@ class LibcHeaderTest {
       #include <errno.h>
       #include <dlfcn.h>
       #include <fcntl.h>
+      #include <linux/futex.h>
       #include <poll.h>
       #include <pthread.h>
       #include <sched.h>
@@ -67,7 +67,6 @@ class LibcHeaderTest {
       #include <sys/syscall.h>
       #include <sys/uio.h>
       #include <sys/un.h>
-      #include <time.h>
       #include <unistd.h>
       #define SC_PAGESIZE _SC_PAGESIZE
       #define SYS_GETTID SYS_gettid

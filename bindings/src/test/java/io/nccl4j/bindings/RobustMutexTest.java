@@ -32,7 +32,7 @@ class RobustMutexTest {
     public static void main(String[] arguments) throws Exception {
       int fd = Descriptors.open(arguments[0], Descriptors.O_RDWR | Descriptors.O_CLOEXEC, 0);
       MemorySegment page = Memory.mmap(4096, READ_WRITE, Memory.MAP_SHARED, fd, 0);
-      System.out.println(Errno.name(RobustMutex.lock(page.asSlice(128, RobustMutex.BYTES))));
+      System.out.println(Errno.name(RobustMutex.tryLock(page.asSlice(128, RobustMutex.BYTES))));
       Thread.sleep(60_000);
     }
   }
@@ -66,7 +66,7 @@ class RobustMutexTest {
   @Test
   void isTakenForOneWhateverItsStateButNotForAnother() {
     assertTrue(RobustMutex.isOne(mutex));
-    assertEquals(0, RobustMutex.lock(mutex));
+    assertEquals(0, RobustMutex.tryLock(mutex));
     assertTrue(RobustMutex.isOne(mutex));
     assertEquals(0, RobustMutex.unlock(mutex));
     assertTrue(RobustMutex.isOne(mutex));
@@ -80,57 +80,43 @@ class RobustMutexTest {
     assertEquals(0, RobustMutex.tryLock(mutex));
     // The C libraries differ here.
     assertTrue(Set.of(Errno.EBUSY, Errno.EDEADLK).contains(RobustMutex.tryLock(mutex)));
-    assertEquals(Errno.EDEADLK, RobustMutex.lock(mutex));
     assertEquals(Errno.EBUSY, inOtherThread(() -> RobustMutex.tryLock(mutex)));
     assertEquals(Errno.EPERM, inOtherThread(() -> RobustMutex.unlock(mutex)));
-    assertEquals(Errno.EINVAL, RobustMutex.consistent(mutex));
     assertEquals(0, RobustMutex.unlock(mutex));
     assertEquals(Errno.EPERM, RobustMutex.unlock(mutex));
-    assertEquals(0, RobustMutex.timedLock(mutex, 0));
-    assertEquals(0, RobustMutex.unlock(mutex));
   }
 
   @Test
-  void timedLockGivesUp() throws Exception {
-    assertEquals(0, RobustMutex.lock(mutex));
-    long start = System.nanoTime();
-    assertEquals(Errno.ETIMEDOUT, inOtherThread(() -> RobustMutex.timedLock(mutex, SECOND / 20)));
-    long nanos = System.nanoTime() - start;
-    assertTrue(nanos >= SECOND / 20 && nanos < 5 * SECOND, nanos + " ns");
-    for (long none : new long[] {0, -1, Long.MIN_VALUE}) {
-      assertEquals(Errno.ETIMEDOUT, inOtherThread(() -> RobustMutex.timedLock(mutex, none)));
-    }
-    FutureTask<Integer> patient =
-        new FutureTask<>(
-            () -> {
-              int error = RobustMutex.timedLock(mutex, Long.MAX_VALUE);
-              return error == 0 ? RobustMutex.unlock(mutex) : error;
-            });
-    Thread.ofPlatform().name("patient").start(patient);
-    Thread.sleep(20);
+  void everybodySeesWhetherItIsHeld() throws Exception {
+    long word = RobustMutex.wordOffset();
+    assertFalse(RobustMutex.isHeld(mutex, word));
+    assertEquals(0, RobustMutex.tryLock(mutex));
+    assertTrue(RobustMutex.isHeld(mutex, word));
+    assertEquals(1, inOtherThread(() -> RobustMutex.isHeld(mutex, word) ? 1 : 0));
     assertEquals(0, RobustMutex.unlock(mutex));
-    assertEquals(0, patient.get());
-  }
-
-  @Test
-  void timedLockWorksOnTheClockOfOlderLibraries() throws Exception {
-    assertEquals(0, RobustMutex.timedLock(mutex, SECOND, false));
-    long start = System.nanoTime();
-    assertEquals(
-        Errno.ETIMEDOUT, inOtherThread(() -> RobustMutex.timedLock(mutex, SECOND / 20, false)));
-    long nanos = System.nanoTime() - start;
-    // This clock may be set meanwhile; a wrong unit would be off by far more.
-    assertTrue(nanos >= SECOND / 40 && nanos < 5 * SECOND, nanos + " ns");
-    assertEquals(0, RobustMutex.unlock(mutex));
+    assertFalse(RobustMutex.isHeld(mutex, word));
   }
 
   @Test
   void theEndOfAThreadIsNoticed() throws Exception {
-    assertEquals(0, inOtherThread(() -> RobustMutex.lock(mutex)));
+    long word = RobustMutex.wordOffset();
+    assertEquals(0, inOtherThread(() -> RobustMutex.tryLock(mutex)));
     // The kernel marks the mutex when the thread ends, shortly after Java has seen it end.
-    assertEquals(Errno.EOWNERDEAD, RobustMutex.timedLock(mutex, 10 * SECOND));
+    awaitFree(word);
+    assertEquals(Errno.EOWNERDEAD, RobustMutex.tryLock(mutex));
     assertEquals(0, RobustMutex.unlock(mutex));
-    assertEquals(Errno.ENOTRECOVERABLE, RobustMutex.lock(mutex));
+    assertEquals(Errno.ENOTRECOVERABLE, RobustMutex.tryLock(mutex));
+    assertFalse(RobustMutex.isHeld(mutex, word));
+  }
+
+  /** Returns when. */
+  private long awaitFree(long word) {
+    long end = System.nanoTime() + 30 * SECOND;
+    while (RobustMutex.isHeld(mutex, word)) {
+      assertTrue(System.nanoTime() < end, "still held after 30 s");
+      Thread.onSpinWait();
+    }
+    return System.nanoTime();
   }
 
   @Test
@@ -141,24 +127,14 @@ class RobustMutexTest {
     try (BufferedReader output = child.inputReader()) {
       assertEquals("errno 0", output.readLine());
       assertEquals(Errno.EBUSY, RobustMutex.tryLock(mutex));
-      FutureTask<Long> watcher =
-          new FutureTask<>(
-              () -> {
-                assertEquals(Errno.EOWNERDEAD, RobustMutex.timedLock(mutex, 30 * SECOND));
-                long noticed = System.nanoTime();
-                assertEquals(0, RobustMutex.consistent(mutex));
-                assertEquals(0, RobustMutex.unlock(mutex));
-                return noticed;
-              });
-      Thread.ofPlatform().name("watcher").start(watcher);
-      Thread.sleep(50);
+      long word = RobustMutex.wordOffset();
+      assertTrue(RobustMutex.isHeld(mutex, word));
       long killed = System.nanoTime();
       assertEquals(0, Processes.kill((int) child.pid(), Processes.SIGKILL));
-      long micros = (watcher.get() - killed) / 1000;
+      long micros = (awaitFree(word) - killed) / 1000;
       System.out.println("death of a process noticed after " + micros + " us");
       assertTrue(micros < 100_000, micros + " us");
-      assertEquals(0, RobustMutex.lock(mutex));
-      assertEquals(0, RobustMutex.unlock(mutex));
+      assertEquals(Errno.EOWNERDEAD, RobustMutex.tryLock(mutex));
     } finally {
       child.destroyForcibly().waitFor();
     }
@@ -169,9 +145,7 @@ class RobustMutexTest {
     FutureTask<Void> task =
         new FutureTask<>(
             () -> {
-              assertThrows(IllegalStateException.class, () -> RobustMutex.lock(mutex));
               assertThrows(IllegalStateException.class, () -> RobustMutex.tryLock(mutex));
-              assertThrows(IllegalStateException.class, () -> RobustMutex.timedLock(mutex, 0));
               assertThrows(IllegalStateException.class, () -> RobustMutex.unlock(mutex));
               return null;
             });

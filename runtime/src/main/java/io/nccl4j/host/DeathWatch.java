@@ -4,12 +4,14 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.RobustMutex;
+import io.nccl4j.spi.HelperThread;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.IntPredicate;
 import org.apache.logging.log4j.LogManager;
@@ -20,27 +22,21 @@ import org.apache.logging.log4j.Logger;
  *
  * <p>Each process of a communicator holds one robust process-shared mutex in the control block from
  * {@link #hold} until it dies or closes. The kernel releases the mutexes of a dying process before
- * it frees the process's memory, so whoever waits for one learns of the death at once. The mutexes
- * protect nothing: they are a signal.
+ * it frees the process's memory. The mutexes protect nothing: they are a signal, which only their
+ * owner ever takes, and which everybody else reads.
  *
- * <p>A process watches exactly one other: the next one after itself in cyclic order that has
- * neither left nor died. So every living process is watched by somebody as long as two are left.
- * Who gets a peer's mutex, in whatever way, knows that the peer does not hold it any more:
+ * <p>So every process watches every other by one load, and needs nobody for that: whoever finds
+ * that a peer does not hold its mutex knows that the peer has died, unless it has left in good
+ * order. Many may find it, and each reports it. A stopped or busy process keeps its mutex and is
+ * not reported; one that writes a core file is reported when the kernel is done with that.
  *
- * <ul>
- *   <li>the peer has left in good order: nothing to report, whether it released the mutex or died
- *       after leaving;
- *   <li>otherwise it is dead. This stays true if another watcher held the mutex in between and died
- *       itself: it could only get the mutex because the peer had let go of it.
- * </ul>
+ * <p>Each process looks every 5 ms, with more than 4 processes less often, down to every 20 ms: of
+ * that many one will look soon. When all others are gone it looks no more.
  *
- * <p>The mutex is made consistent and released at once, so that others find it too. A stopped or
- * busy process keeps its mutex and is not reported; one that writes a core file is reported when
- * the kernel is done with that.
- *
- * <p>Threads: one daemon thread per object does all locking, waiting and reporting; the methods may
- * be called by any thread. Memory: the mutexes must stay mapped until the future of {@link #close}
- * is complete.
+ * <p>Threads: one daemon thread per object holds the mutex, looks and reports; the methods may be
+ * called by any thread. As long as this process lives that thread must not end, for the others
+ * would take the process for dead: after {@link #hold} it allocates nothing but for a message.
+ * Memory: the mutexes must stay mapped until {@link #hasEnded}.
  */
 final class DeathWatch {
   /** Bytes of one mutex; its address must be a multiple of 8. */
@@ -48,50 +44,60 @@ final class DeathWatch {
 
   private static final Logger LOG = LogManager.getLogger(DeathWatch.class);
 
-  /** Longest wait for a mutex before looking at the world again; bounds {@link #close}. */
-  private static final long SLICE_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+  private static final long MIN_PERIOD_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
+  private static final long MAX_PERIOD_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
 
-  /** Time between two looks at a mutex that cannot be waited for. */
-  private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(5);
+  /** The period grows by this with each process, so that so many do not look more often in all. */
+  private static final long PERIOD_NANOS_PER_PROCESS = 1_250_000;
 
-  /** Longest wait for the own mutex, which nobody else has a reason to hold. */
+  /** Longest wait for the thread to hold the own mutex. */
   private static final long HOLD_SECONDS = 10;
-
-  private static final int NOBODY = -1;
 
   private final MemorySegment[] mutexes;
   private final int self;
   private final IntPredicate left;
   private final IntConsumer dead;
-
-  /** Processes that are done with, by the watch thread only. */
-  private final boolean[] gone;
-
+  private final long periodNanos;
   private final CompletableFuture<Void> held = new CompletableFuture<>();
-  private final CompletableFuture<Void> ended = new CompletableFuture<>();
-  private final Thread thread;
+  private final HelperThread thread;
 
   private volatile boolean watching;
   private volatile boolean closing;
+  private volatile boolean ended;
+
+  // By the watch thread only.
+  private final boolean[] gone;
+  private long word;
+  private boolean allGone;
 
   /**
-   * A watch that does nothing yet.
+   * A watch that does nothing yet. All callbacks are called on the watch thread, must allocate
+   * nothing, and are called again after they have thrown something.
    *
    * @param name of the thread
    * @param mutexes one per process, formatted; the index is the process index
    * @param self index of this process
-   * @param left tells whether a process has left in good order; asked on the watch thread. Every
-   *     process that calls {@link #close} must have made this true for itself before, for all to
-   *     see
-   * @param dead told about each dead process once, on the watch thread; not after {@link #close}
+   * @param left tells whether a process has left in good order. Every process that calls {@link
+   *     #close} must have made this true for itself before, for all to see
+   * @param dead told about each dead process; not after {@link #close}
+   * @param broken told when the watch cannot watch any more; may allocate
    */
-  DeathWatch(String name, MemorySegment[] mutexes, int self, IntPredicate left, IntConsumer dead) {
+  DeathWatch(
+      String name,
+      MemorySegment[] mutexes,
+      int self,
+      IntPredicate left,
+      IntConsumer dead,
+      Consumer<Throwable> broken) {
     this.mutexes = mutexes.clone();
     this.self = self;
     this.left = left;
     this.dead = dead;
+    periodNanos =
+        Math.clamp(mutexes.length * PERIOD_NANOS_PER_PROCESS, MIN_PERIOD_NANOS, MAX_PERIOD_NANOS);
     gone = new boolean[mutexes.length];
-    thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
+    gone[self] = true;
+    thread = new HelperThread(name, this::round, broken);
   }
 
   /**
@@ -103,10 +109,7 @@ final class DeathWatch {
     RobustMutex.init(mutex);
   }
 
-  /**
-   * Whether a mutex may be waited for: the C library aborts the process where it is told that a
-   * mutex is of a kind that this one is not.
-   */
+  /** Whether a mutex was formatted: what anything else says of its holder is not to be believed. */
   static boolean isFormatted(MemorySegment mutex) {
     return RobustMutex.isOne(mutex);
   }
@@ -120,8 +123,8 @@ final class DeathWatch {
    */
   void hold() {
     synchronized (this) {
-      if (closing || thread.getState() != Thread.State.NEW) {
-        throw new InvalidUsageException(thread.getName() + " was started or closed before", "");
+      if (closing || thread.isStarted()) {
+        throw new InvalidUsageException(thread.name() + " was started or closed before", "");
       }
       thread.start();
     }
@@ -138,8 +141,8 @@ final class DeathWatch {
   }
 
   private SystemErrorException notHeld(String what, Throwable cause) {
-    requestEnd();
-    SystemErrorException failure = new SystemErrorException(thread.getName() + " " + what, "");
+    close();
+    SystemErrorException failure = new SystemErrorException(thread.name() + " " + what, "");
     failure.initCause(cause);
     return failure;
   }
@@ -150,146 +153,105 @@ final class DeathWatch {
    */
   void watch() {
     watching = true;
-    LockSupport.unpark(thread);
+    thread.wake();
   }
 
   /**
-   * Asks the thread to release this process's mutex and to end, which takes up to about 100 ms.
-   * This process must count as left before. May be called repeatedly, at any time.
-   *
-   * @return completes when the mutexes are no longer touched; never exceptionally
+   * Asks the thread to release this process's mutex and to end. This process must count as left
+   * before. May be called repeatedly, at any time.
    */
-  CompletableFuture<Void> close() {
-    requestEnd();
-    return ended.copy();
+  synchronized void close() {
+    if (!closing) {
+      closing = true;
+      if (thread.isStarted()) {
+        thread.wake();
+      } else {
+        ended = true;
+      }
+    }
   }
 
-  private synchronized void requestEnd() {
-    closing = true;
-    if (thread.getState() == Thread.State.NEW) {
-      ended.complete(null);
+  /** Whether the mutexes are no longer touched; some time after {@link #close}. */
+  boolean hasEnded() {
+    return ended;
+  }
+
+  // ---- the watch thread
+
+  private boolean round() {
+    if (!held.isDone()) {
+      return holdOwn();
+    }
+    if (closing) {
+      int error = RobustMutex.unlock(mutexes[self]);
+      ended = true;
+      if (error != 0) {
+        LOG.error("{}: releasing its death signal: {}", thread.name(), Errno.name(error));
+      }
+      return false;
+    }
+    if (!watching || allGone) {
+      LockSupport.park(this);
     } else {
-      LockSupport.unpark(thread);
+      LockSupport.parkNanos(this, periodNanos);
+      look();
     }
+    return true;
   }
 
-  private void run() {
+  private boolean holdOwn() {
     try {
-      if (acquireOwn()) {
-        held.complete(null);
-        watchUntilClosing();
-        check("releasing", self, RobustMutex.unlock(mutexes[self]));
+      word = RobustMutex.wordOffset();
+      int error = RobustMutex.tryLock(mutexes[self]);
+      if (error != 0) {
+        throw new SystemErrorException(
+            "locking it failed with " + Errno.name(error), "all processes need the same C library");
       }
+      // What is called for the first time may allocate: not later, when there may be no memory.
+      boolean ignored = RobustMutex.isHeld(mutexes[self], word) && left.test(self);
+      held.complete(null);
+      return true;
     } catch (RuntimeException | Error e) {
-      if (!held.completeExceptionally(e)) {
-        report(e);
-      }
-    } finally {
-      ended.complete(null);
+      held.completeExceptionally(e);
+      ended = true;
+      return false;
     }
   }
 
-  /** False if the watch was closed meanwhile. */
-  private boolean acquireOwn() {
-    while (!closing) {
-      int error = RobustMutex.timedLock(mutexes[self], SLICE_NANOS);
-      if (error == Errno.EOWNERDEAD) {
-        // Somebody took it too early and died.
-        check("repairing", self, RobustMutex.consistent(mutexes[self]));
-        return true;
-      }
-      if (error != Errno.ETIMEDOUT) {
-        check("locking", self, error);
-        return true;
-      }
-    }
-    held.completeExceptionally(new IllegalStateException("closed meanwhile"));
-    return false;
-  }
-
-  private void watchUntilClosing() {
-    while (!closing) {
-      try {
-        int peer = watching ? next() : NOBODY;
-        if (peer == NOBODY) {
-          LockSupport.park(this);
-        } else {
-          lookAt(peer);
-        }
-        if (Thread.interrupted()) {
-          LOG.debug("{}: nobody has a reason to interrupt this thread", thread.getName());
-        }
-      } catch (RuntimeException | Error e) {
-        // To release the mutex now would announce the death of this living process.
-        watching = false;
-        report(e);
-      }
-    }
-  }
-
-  private int next() {
+  private void look() {
+    boolean none = true;
+    Throwable failure = null;
     for (int i = 1; i < mutexes.length; i++) {
+      // Everybody starts with another one.
       int peer = (self + i) % mutexes.length;
       if (!gone[peer]) {
-        gone[peer] = left.test(peer);
-        if (!gone[peer]) {
-          return peer;
+        try {
+          if (!RobustMutex.isHeld(mutexes[peer], word)) {
+            letGo(peer);
+          }
+        } catch (RuntimeException | Error e) {
+          failure = e;
         }
+        none &= gone[peer];
       }
     }
-    return NOBODY;
-  }
-
-  private void lookAt(int peer) {
-    int error = RobustMutex.timedLock(mutexes[peer], SLICE_NANOS);
-    switch (error) {
-      case Errno.ETIMEDOUT -> LOG.trace("{}: process {} is there", thread.getName(), peer);
-      case Errno.EDEADLK ->
-          // The owner's thread has the same number as this one, in another PID namespace.
-          LockSupport.parkNanos(this, LOOK_NANOS);
-      case Errno.ENOTRECOVERABLE -> letGo(peer, error);
-      case Errno.EOWNERDEAD -> {
-        check("repairing", peer, RobustMutex.consistent(mutexes[peer]));
-        check("releasing", peer, RobustMutex.unlock(mutexes[peer]));
-        letGo(peer, error);
-      }
-      default -> {
-        check("locking", peer, error);
-        check("releasing", peer, RobustMutex.unlock(mutexes[peer]));
-        letGo(peer, error);
-      }
+    allGone = none;
+    if (failure instanceof Error e) {
+      throw e;
+    }
+    if (failure instanceof RuntimeException e) {
+      throw e;
     }
   }
 
   /** The peer does not hold its mutex any more. */
-  private void letGo(int peer, int error) {
+  private void letGo(int peer) {
+    // It says that it has left before it lets go.
+    boolean inGoodOrder = left.test(peer);
+    if (!inGoodOrder && !closing) {
+      dead.accept(peer);
+    }
     gone[peer] = true;
-    if (left.test(peer)) {
-      LOG.debug("{}: process {} has left", thread.getName(), peer);
-    } else if (!closing) {
-      LOG.debug(
-          "{}: process {} is dead ({})",
-          thread.getName(),
-          peer,
-          error == 0 ? "released without leaving" : Errno.name(error));
-      try {
-        dead.accept(peer);
-      } catch (RuntimeException e) {
-        report(e);
-      }
-    }
-  }
-
-  private void check(String what, int process, int error) {
-    if (error != 0) {
-      throw new SystemErrorException(
-          what + " the death signal of process " + process + " failed with " + Errno.name(error),
-          "all processes need the same C library");
-    }
-  }
-
-  /** Nobody waits for this thread: as if it had ended with the error. */
-  private void report(Throwable e) {
-    thread.getUncaughtExceptionHandler().uncaughtException(thread, e);
+    LOG.debug("{}: process {} {}", thread.name(), peer, inGoodOrder ? "has left" : "is dead");
   }
 }

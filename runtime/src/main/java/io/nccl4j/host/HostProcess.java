@@ -21,6 +21,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -140,6 +141,19 @@ final class HostProcess {
   void remove(HostCommunicator communicator) {
     communicators.remove(communicator);
     Progress.setRanks(mostRanks());
+  }
+
+  /** Fails communicators because a thread of this process that they rely on is of no use. */
+  void failAll(Predicate<HostCommunicator> which, String problem, Throwable cause) {
+    for (HostCommunicator communicator : communicators) {
+      if (which.test(communicator)) {
+        communicator
+            .health()
+            .fail(
+                new InternalErrorException(problem + ": " + cause, "restart the process")
+                    .causedBy(cause));
+      }
+    }
   }
 
   void add(HostExecutableGraph graph) {

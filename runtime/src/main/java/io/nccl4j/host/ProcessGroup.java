@@ -2,7 +2,6 @@ package io.nccl4j.host;
 
 import java.lang.foreign.MemorySegment;
 import java.util.UUID;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
@@ -56,7 +55,14 @@ final class ProcessGroup {
       for (int p = 0; p < mutexes.length; p++) {
         mutexes[p] = control.mutex(p);
       }
-      watch = new DeathWatch("nccl4j-watch-" + name, mutexes, self, control::hasLeft, this::died);
+      watch =
+          new DeathWatch(
+              "nccl4j-watch-" + name,
+              mutexes,
+              self,
+              control::hasLeft,
+              this::died,
+              this::cannotWatch);
     }
   }
 
@@ -92,9 +98,19 @@ final class ProcessGroup {
     return pids[process] != 0 && ProcessHandle.of(pids[process]).isEmpty();
   }
 
+  /** Called by every process that finds out, and perhaps again: one may be stopped in between. */
   private void died(int process) {
     control.setDead(process);
     control.advanceEpoch();
+  }
+
+  /** Without a watch a peer's death would be an endless wait. */
+  private void cannotWatch(Throwable cause) {
+    HostProcess.self()
+        .failAll(
+            communicator -> communicator.part().group() == this,
+            "the deaths of other processes cannot be noticed any more",
+            cause);
   }
 
   /** Becomes visible to the other processes' watches; before a rank says that it is alive. */
@@ -105,6 +121,8 @@ final class ProcessGroup {
       // Its own, by itself: locking what another process has written could kill this one.
       DeathWatch.format(control.mutex(self));
       watch.hold();
+      // What the watch does at a death is done once before, while there is memory to link it.
+      control.advanceEpoch();
     }
   }
 
@@ -142,9 +160,13 @@ final class ProcessGroup {
     control.setLeft(self);
     control.advanceEpoch();
     released = true;
-    CompletableFuture<Void> ended =
-        watch == null ? CompletableFuture.completedFuture(null) : watch.close();
-    HostProcess.self().heap().whenSafe(() -> ended.isDone() && unsettled.get() == 0, this::goAway);
+    if (watch != null) {
+      watch.close();
+    }
+    HostProcess.self()
+        .heap()
+        .whenSafe(
+            () -> (watch == null || watch.hasEnded()) && unsettled.get() == 0, this::goAway);
   }
 
   /** Touches the group's control block for the last time; then it may be unmapped, or freed. */

@@ -43,6 +43,14 @@ public final class DeathWatchMain {
     FLAG.setVolatile(memory, LEFT + index * STRIDE, 1);
   }
 
+  /** Closes a watch, and returns when it touches nothing any more. */
+  static void end(DeathWatch watch) {
+    watch.close();
+    while (!watch.hasEnded()) {
+      Thread.onSpinWait();
+    }
+  }
+
   public static void main(String[] args) throws Exception {
     int fd = Descriptors.open(args[0], Descriptors.O_RDWR | Descriptors.O_CLOEXEC, 0);
     int self = Integer.parseInt(args[1]);
@@ -63,7 +71,8 @@ public final class DeathWatchMain {
             mutexes(memory, count),
             self,
             k -> left(memory, k),
-            k -> System.out.println("dead " + k + " " + System.nanoTime()));
+            k -> System.out.println("dead " + k + " " + System.nanoTime()),
+            e -> System.out.println("broken " + e));
     watch.hold();
     System.out.println("holding");
     BufferedReader input =
@@ -72,7 +81,7 @@ public final class DeathWatchMain {
       switch (line) {
         case "watch" -> watch.watch();
         case "publish" -> leave(memory, self);
-        case "close" -> watch.close().join();
+        case "close" -> end(watch);
         default -> throw new IllegalArgumentException(line);
       }
       System.out.println("done " + line);

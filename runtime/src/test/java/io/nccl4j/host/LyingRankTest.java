@@ -292,7 +292,7 @@ class LyingRankTest {
   /** Joins properly, holds the mutex, and lies when the honest rank has come as far. */
   private void lieAfterJoining(String what, BooleanSupplier when, Runnable lie) throws Exception {
     makeHeap(0, SEALS);
-    liar.submit(() -> RobustMutex.lock(control.mutex(0))).get();
+    liar.submit(() -> RobustMutex.tryLock(control.mutex(0))).get();
     join(what, HEAP_BYTES, CONTROL);
     awaitTrue(when);
     lie.run();

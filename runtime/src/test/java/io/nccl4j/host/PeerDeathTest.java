@@ -16,6 +16,7 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.Processes;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -116,10 +117,7 @@ class PeerDeathTest {
       assertEquals(victim + 1, e.rank(), e.getMessage());
       living.remove(victim);
       for (ChildJvm survivor : living) {
-        String[] words = survivor.expect("failed").split(" ", 4);
-        times.add(millis(start, Long.parseLong(words[0])));
-        assertEquals("PeerFailedException", words[1], words[3]);
-        assertEquals(victim + 1, Integer.parseInt(words[2]), words[3]);
+        times.add(millis(start, failedNaming(survivor, victim + 1)));
         survivor.tell("close");
         survivor.expect("closed");
       }
@@ -176,6 +174,91 @@ class PeerDeathTest {
     }
     judge(times);
     Held.assertNoMoreThan(before);
+  }
+
+  @Test
+  void aStoppedProcessHidesNoDeath() throws Exception {
+    List<Double> times = killWhileOneIsStopped(8);
+    judge(times);
+  }
+
+  /** What the survivors may take, nearly always. */
+  @Tag("long")
+  @Timeout(600)
+  @Test
+  void aStoppedProcessHidesNoDeathForLong() throws Exception {
+    List<Double> times = killWhileOneIsStopped(200);
+    judge(times);
+    List<Double> sorted = times.stream().sorted().toList();
+    double p99 = sorted.get((int) (sorted.size() * 0.99));
+    System.out.printf("99 %% of them within %.1f ms%n", p99);
+    assertTrue(p99 <= 50, () -> p99 + " ms");
+  }
+
+  /**
+   * Four processes in a loop of sums: one is stopped, another killed. The two others learn of it
+   * while the one is stopped, which learns of it when it goes on. Returns their times, in ms from
+   * the kill, or from the going on.
+   */
+  private List<Double> killWhileOneIsStopped(int kills) throws Exception {
+    int processes = 4;
+    List<ChildJvm> ranks = new ArrayList<>();
+    List<Double> times = new ArrayList<>();
+    List<Double> afterwards = new ArrayList<>();
+    for (int kill = 0; kill < kills; kill++) {
+      List<ChildJvm> fresh = new ArrayList<>();
+      while (ranks.size() + fresh.size() < processes) {
+        fresh.add(child());
+      }
+      for (ChildJvm child : fresh) {
+        child.expect("ready");
+        ranks.add(child);
+      }
+      String id = UniqueId.create(Backend.HOST).toString();
+      for (int r = 0; r < processes; r++) {
+        ranks.get(r).tell("join " + id + " " + processes + " " + r);
+      }
+      for (ChildJvm rank : ranks) {
+        rank.expect("joined");
+        rank.tell("loop 2");
+      }
+      for (ChildJvm rank : ranks) {
+        rank.expect("looping");
+      }
+      int dead = kill % processes;
+      // Before, after and opposite the one that dies, in this order.
+      int asleep = (dead + new int[] {3, 1, 2}[kill / processes % 3]) % processes;
+      ChildJvm stopped = ranks.get(asleep);
+      ChildJvm victim = ranks.get(dead);
+      assertEquals(0, Processes.kill((int) stopped.pid(), Processes.SIGSTOP));
+      Thread.sleep(20);
+      long start = System.nanoTime();
+      victim.kill();
+      ranks.remove(victim);
+      for (ChildJvm survivor : ranks) {
+        if (survivor != stopped) {
+          times.add(millis(start, failedNaming(survivor, dead)));
+        }
+      }
+      long goesOn = System.nanoTime();
+      assertEquals(0, Processes.kill((int) stopped.pid(), Processes.SIGCONT));
+      afterwards.add(millis(goesOn, failedNaming(stopped, dead)));
+      for (ChildJvm survivor : ranks) {
+        survivor.tell("close");
+        survivor.expect("closed");
+      }
+    }
+    System.out.printf("the stopped ones: ");
+    judge(afterwards);
+    return times;
+  }
+
+  /** When a rank failed because of this one. */
+  private static long failedNaming(ChildJvm rank, int dead) throws Exception {
+    String[] words = rank.expect("failed").split(" ", 4);
+    assertEquals("PeerFailedException", words[1], words[3]);
+    assertEquals(dead, Integer.parseInt(words[2]), words[3]);
+    return Long.parseLong(words[0]);
   }
 
   @Test
