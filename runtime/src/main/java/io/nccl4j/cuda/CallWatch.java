@@ -1,8 +1,11 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.spi.HelperThread;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Watches calls of NCCL that do not return. The first operations of a communicator wait for their
@@ -14,15 +17,17 @@ final class CallWatch {
   static final long TICK_NANOS = 20_000_000;
 
   private static final List<CudaDeadlines> WATCHED = new CopyOnWriteArrayList<>();
-  private static final Thread THREAD =
-      Thread.ofPlatform().daemon().name("nccl4j-cuda-calls").unstarted(CallWatch::run);
+  private static final HelperThread THREAD =
+      new HelperThread("nccl4j-cuda-calls", CallWatch::round, CallWatch::isBroken);
+
+  // Constants: each look shall not allocate.
+  private static final Consumer<CudaDeadlines> LOOK = CallWatch::look;
 
   /** A clock that costs nothing to read; never 0. */
   private static volatile long tick = 1;
 
-  static {
-    THREAD.start();
-  }
+  /** What went wrong at this tick; the thread's. */
+  private static @Nullable Throwable failure;
 
   private CallWatch() {}
 
@@ -31,9 +36,12 @@ final class CallWatch {
     return tick;
   }
 
-  static void add(CudaDeadlines calls) {
+  static synchronized void add(CudaDeadlines calls) {
+    if (!THREAD.isStarted()) {
+      THREAD.start();
+    }
     WATCHED.add(calls);
-    LockSupport.unpark(THREAD);
+    THREAD.wake();
   }
 
   static void remove(CudaDeadlines calls) {
@@ -41,16 +49,29 @@ final class CallWatch {
   }
 
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread writes
-  private static void run() {
-    while (true) {
-      if (WATCHED.isEmpty()) {
-        LockSupport.park(WATCHED);
-      }
-      LockSupport.parkNanos(TICK_NANOS);
-      tick++;
-      for (CudaDeadlines calls : WATCHED) {
-        calls.checkCall();
-      }
+  private static boolean round() {
+    if (WATCHED.isEmpty()) {
+      LockSupport.park(WATCHED);
     }
+    LockSupport.parkNanos(TICK_NANOS);
+    tick++;
+    failure = null;
+    WATCHED.forEach(LOOK);
+    HelperThread.rethrow(failure);
+    return true;
+  }
+
+  private static void look(CudaDeadlines calls) {
+    try {
+      calls.checkCall();
+    } catch (RuntimeException | Error e) {
+      // The others are looked after all the same.
+      failure = e;
+    }
+  }
+
+  /** A call that does not return would be an endless wait. */
+  private static void isBroken(Throwable cause) {
+    WATCHED.forEach(calls -> calls.cannotBeWatched(cause));
   }
 }

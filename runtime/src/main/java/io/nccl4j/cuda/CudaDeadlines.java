@@ -1,6 +1,7 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InternalErrorException;
 import io.nccl4j.NcclException;
 import io.nccl4j.schedule.Padded;
 import org.jspecify.annotations.Nullable;
@@ -61,6 +62,13 @@ final class CudaDeadlines extends Padded {
     if (e != null) {
       health.fail(e);
     }
+  }
+
+  /** Nobody would notice a call that does not return. */
+  void cannotBeWatched(Throwable cause) {
+    health.fail(
+        new InternalErrorException("NCCL's calls cannot be watched: " + cause, "restart the process")
+            .causedBy(cause));
   }
 
   // ---- works and graphs that do not end

@@ -236,12 +236,7 @@ final class DeathWatch {
       }
     }
     allGone = none;
-    if (failure instanceof Error e) {
-      throw e;
-    }
-    if (failure instanceof RuntimeException e) {
-      throw e;
-    }
+    HelperThread.rethrow(failure);
   }
 
   /** The peer does not hold its mutex any more. */

@@ -4,6 +4,7 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.SystemErrorException;
 import io.nccl4j.schedule.Padded;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -32,6 +33,10 @@ class HostQueue extends Padded {
   private static final PendingAction PLACEMENT =
       (work, now) -> work.communicator.placement().check(work, now);
 
+  /** Made while there is memory. */
+  private static final NcclException NO_MEMORY =
+      new SystemErrorException("an operation failed for lack of Java heap", "allow more: -Xmx");
+
   private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
 
   /** What is done with works that wait. Constants, because waiting shall not allocate either. */
@@ -48,6 +53,9 @@ class HostQueue extends Padded {
   private final StreamTask[] tasks = new StreamTask[CAPACITY];
 
   private long next;
+
+  /** Whether it had work that nobody drove at the last tick; the ticker's. */
+  boolean wasLazy;
 
   /**
    * The thread that submits, in the middle of its lines: others look at it often, and it seldom
@@ -242,26 +250,34 @@ class HostQueue extends Padded {
             : communicator.lanes().step(work);
       } catch (NcclException e) {
         communicator.health().fail(e);
-      } catch (IllegalStateException e) {
-        communicator
-            .health()
-            .fail(
-                new InvalidUsageException(
-                        work.describe()
-                            + ": memory was closed while it was in use: "
-                            + e.getMessage(),
-                        "keep wrapped segments open until the operation is complete")
-                    .causedBy(e));
       } catch (RuntimeException | Error e) {
-        communicator
-            .health()
-            .fail(
-                new InternalErrorException(work.describe() + " failed: " + e, "please report this")
-                    .causedBy(e));
+        communicator.health().fail(failureOf(work, e));
       }
     }
     drop(work);
     return Step.DONE;
+  }
+
+  /** There is always one: a work whose step was broken off must not be stepped again. */
+  private static NcclException failureOf(HostWork work, Throwable cause) {
+    try {
+      if (cause instanceof OutOfMemoryError) {
+        return new SystemErrorException(
+                work.describe() + " failed for lack of Java heap", "allow more: -Xmx")
+            .causedBy(cause);
+      }
+      return cause instanceof IllegalStateException
+          ? new InvalidUsageException(
+                  work.describe()
+                      + ": memory was closed while it was in use: "
+                      + cause.getMessage(),
+                  "keep wrapped segments open until the operation is complete")
+              .causedBy(cause)
+          : new InternalErrorException(work.describe() + " failed: " + cause, "please report this")
+              .causedBy(cause);
+    } catch (OutOfMemoryError e) {
+      return NO_MEMORY;
+    }
   }
 
   /**

@@ -1,5 +1,7 @@
 package io.nccl4j.host;
 
+import io.nccl4j.spi.HelperThread;
+import io.nccl4j.spi.Promise;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -43,7 +45,12 @@ final class Progress {
   private static final Object LOCK = new Object();
   private static volatile HostQueue[] streams = {};
   private static volatile int spins = SPINS;
-  private static boolean tickerStarted;
+  private static final HelperThread TICKER =
+      new HelperThread("nccl4j-ticker", Progress::tick, Progress::cannotTick);
+
+  // By the ticker only.
+  private static long ticks;
+  private static int idleTicks;
 
   private Progress() {}
 
@@ -52,9 +59,8 @@ final class Progress {
       HostQueue[] longer = Arrays.copyOf(streams, streams.length + 1);
       longer[streams.length] = stream;
       streams = longer;
-      if (!tickerStarted) {
-        tickerStarted = true;
-        Thread.ofPlatform().daemon().name("nccl4j-ticker").start(Progress::tick);
+      if (!TICKER.isStarted()) {
+        TICKER.start();
       }
     }
   }
@@ -259,35 +265,44 @@ final class Progress {
     }
   }
 
-  /** The ticker: a stream that has work and was not owned at two ticks running gets a step. */
-  private static void tick() {
-    Machine.unbindThread();
-    HostQueue[] lazy = {};
-    int idle = 0;
-    int ticks = 0;
-    while (true) {
-      LockSupport.parkNanos(idle < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
-      if (++ticks % TICKS_TO_SWEEP == 0) {
-        HostProcess.self().heap().sweepIfWaiting();
-      }
-      HostQueue[] now = streams;
-      HostQueue[] found = new HostQueue[now.length];
-      int count = 0;
-      idle++;
-      for (HostQueue stream : now) {
-        if (!stream.hasPending()) {
-          continue;
-        }
-        idle = 0;
-        if (!stream.isOwned()) {
-          found[count++] = stream;
-          if (contains(lazy, stream)) {
-            tick(stream);
-          }
-        }
-      }
-      lazy = found;
+  /**
+   * A round of the ticker: a stream that has work and was not owned at two ticks running gets a
+   * step. Allocates nothing, so that the peers' work goes on when there is no memory here.
+   */
+  private static boolean tick() {
+    if (ticks++ == 0) {
+      Machine.unbindThread();
     }
+    LockSupport.parkNanos(idleTicks < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
+    idleTicks = Math.min(idleTicks + 1, TICKS_TO_IDLE);
+    Throwable failure = null;
+    for (HostQueue stream : streams) {
+      boolean pending = stream.hasPending();
+      boolean lazy = pending && !stream.isOwned();
+      if (pending) {
+        idleTicks = 0;
+      }
+      if (lazy && stream.wasLazy) {
+        try {
+          tick(stream);
+        } catch (RuntimeException | Error e) {
+          // The others get their steps all the same.
+          failure = e;
+        }
+      }
+      stream.wasLazy = lazy;
+    }
+    HelperThread.rethrow(failure);
+    Promise.deliverAll();
+    if (ticks % TICKS_TO_SWEEP == 0) {
+      HostProcess.self().heap().sweepIfWaiting();
+    }
+    return true;
+  }
+
+  /** Work that nobody drives would be an endless wait for the peers. */
+  private static void cannotTick(Throwable cause) {
+    HostProcess.self().failAll(communicator -> true, "nobody drives unattended streams", cause);
   }
 
   private static void tick(HostQueue stream) {
@@ -303,14 +318,5 @@ final class Progress {
         stream.disown();
       }
     }
-  }
-
-  private static boolean contains(HostQueue[] streams, HostQueue stream) {
-    for (HostQueue candidate : streams) {
-      if (candidate == stream) {
-        return true;
-      }
-    }
-    return false;
   }
 }

@@ -68,12 +68,16 @@ final class RankState {
 
   /** How a rank that failed with this exception tells the others. */
   static int codeOf(NcclException failure) {
-    return switch (failure) {
-      case MismatchException ignored -> MISMATCH;
-      case DeadlineException ignored -> DEADLINE;
-      case AbortedException ignored -> ABORTED;
-      case PeerFailedException ignored -> PEER_LOST;
-      default -> ERROR;
-    };
+    // No switch: one on types is linked at its first use, which may be when there is no memory.
+    if (failure instanceof MismatchException) {
+      return MISMATCH;
+    }
+    if (failure instanceof DeadlineException) {
+      return DEADLINE;
+    }
+    if (failure instanceof AbortedException) {
+      return ABORTED;
+    }
+    return failure instanceof PeerFailedException ? PEER_LOST : ERROR;
   }
 }

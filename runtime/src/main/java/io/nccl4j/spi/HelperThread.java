@@ -77,6 +77,16 @@ public final class HelperThread {
     return thread.getState() != Thread.State.NEW;
   }
 
+  /** Throws what went wrong with one of several things, when the others are done; null is nothing. */
+  public static void rethrow(@Nullable Throwable failure) {
+    if (failure instanceof Error e) {
+      throw e;
+    }
+    if (failure instanceof RuntimeException e) {
+      throw e;
+    }
+  }
+
   /** Ends the wait that it is in, or the next one. */
   public void wake() {
     LockSupport.unpark(thread);

@@ -31,7 +31,7 @@ public final class ChildJvm implements AutoCloseable {
   }
 
   /** Starts a main class with these options of the virtual machine. */
-  static ChildJvm start(List<String> options, Class<?> main, Object... arguments) {
+  public static ChildJvm start(List<String> options, Class<?> main, Object... arguments) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
