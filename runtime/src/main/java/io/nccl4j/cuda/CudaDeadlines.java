@@ -67,7 +67,8 @@ final class CudaDeadlines extends Padded {
   /** Nobody would notice a call that does not return. */
   void cannotBeWatched(Throwable cause) {
     health.fail(
-        new InternalErrorException("NCCL's calls cannot be watched: " + cause, "restart the process")
+        new InternalErrorException(
+                "NCCL's calls cannot be watched: " + cause, "restart the process")
             .causedBy(cause));
   }
 

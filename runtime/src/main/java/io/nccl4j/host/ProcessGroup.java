@@ -165,8 +165,7 @@ final class ProcessGroup {
     }
     HostProcess.self()
         .heap()
-        .whenSafe(
-            () -> (watch == null || watch.hasEnded()) && unsettled.get() == 0, this::goAway);
+        .whenSafe(() -> (watch == null || watch.hasEnded()) && unsettled.get() == 0, this::goAway);
   }
 
   /** Touches the group's control block for the last time; then it may be unmapped, or freed. */

@@ -77,7 +77,9 @@ public final class HelperThread {
     return thread.getState() != Thread.State.NEW;
   }
 
-  /** Throws what went wrong with one of several things, when the others are done; null is nothing. */
+  /**
+   * Throws what went wrong with one of several things, when the others are done; null is nothing.
+   */
   public static void rethrow(@Nullable Throwable failure) {
     if (failure instanceof Error e) {
       throw e;
