@@ -19,9 +19,10 @@ import org.jspecify.annotations.Nullable;
  * Serves one rendezvous to other processes: one daemon thread that never blocks except in poll(2),
  * for a bounded time.
  *
- * <p>Connections that have not proved to know the secret are limited in number and time; only one
- * that has can influence the rendezvous. After success the thread ends when all joiners have their
- * answer; after a failure it stays up to {@value #LINGER_MILLIS} ms to tell those who come late.
+ * <p>Connections of other users are closed when they are accepted. Those that have not proved to
+ * know the secret are limited in number and time; only one that has can influence the rendezvous.
+ * After success the thread ends when all joiners have their answer; after a failure it stays up to
+ * {@value #LINGER_MILLIS} ms to tell those who come late.
  */
 final class Creator {
   private static final Logger LOG = LogManager.getLogger(Creator.class);
@@ -32,6 +33,9 @@ final class Creator {
 
   /** Most connections that may be in the handshake; others wait in the listener's queue. */
   private static final int MAX_HANDSHAKES = 64;
+
+  /** Most connections that are accepted before those that are there are looked at again. */
+  private static final int MAX_ACCEPTS = 256;
 
   /** After that long a handshake may be dropped to make room for another one. */
   private static final long SLOW_HANDSHAKE_MILLIS = 1_000;
@@ -67,19 +71,28 @@ final class Creator {
   private final List<Connection> connections = new ArrayList<>();
   private @Nullable Deadline acceptAgain;
 
-  private Creator(RendezvousId id, Gathering gathering, int listener, Waker waker) {
+  /** Until when some rank has to come; null once that is settled. */
+  private @Nullable Deadline unused;
+
+  /** Connections of other users that were closed. */
+  private long strangers;
+
+  private Creator(
+      RendezvousId id, Gathering gathering, int listener, Waker waker, Deadline unused) {
     this.id = id;
     this.gathering = gathering;
     this.listener = listener;
     this.waker = waker;
+    this.unused = unused;
   }
 
   /**
    * Opens the socket and starts the thread.
    *
+   * @param unused until when some rank has to come, or the id is of no more use
    * @throws io.nccl4j.SystemErrorException if the socket cannot be opened
    */
-  static void start(RendezvousId id, Gathering gathering) {
+  static void start(RendezvousId id, Gathering gathering, Deadline unused) {
     int socket = -1;
     Waker waker = null;
     boolean started = false;
@@ -88,7 +101,7 @@ final class Creator {
       UnixSockets.bindAbstract(socket, id.socketName());
       UnixSockets.listen(socket, BACKLOG);
       waker = new Waker();
-      Creator creator = new Creator(id, gathering, socket, waker);
+      Creator creator = new Creator(id, gathering, socket, waker, unused);
       gathering.retain();
       gathering.onEnd(waker::wake);
       Thread.ofPlatform().daemon().name("nccl4j-" + id.name()).start(creator::run);
@@ -131,7 +144,6 @@ final class Creator {
 
   private final class Connection {
     final int fd;
-    final boolean sameUser;
     final Session session = new Session(id, true);
     final Deadline slow = Deadline.afterMillis(SLOW_HANDSHAKE_MILLIS);
     Phase phase = Phase.HELLO;
@@ -153,7 +165,6 @@ final class Creator {
 
     Connection(int fd) {
       this.fd = fd;
-      sameUser = UnixSockets.peerCredentials(fd).uid() == uid;
     }
   }
 
@@ -166,6 +177,9 @@ final class Creator {
           new Failure(
               Failure.Kind.SYSTEM, -1, "the rendezvous cannot be served: " + e.getMessage(), ""));
     } finally {
+      if (strangers > 0) {
+        LOG.info("rendezvous {}: closed {} connections of other users", id.name(), strangers);
+      }
       connections.forEach(this::close);
       Descriptors.close(listener);
       waker.close();
@@ -176,6 +190,10 @@ final class Creator {
   private void serve() {
     Deadline end = null;
     while (true) {
+      if (unused != null && unused.passed()) {
+        gathering.expireUnused(unused);
+        unused = null;
+      }
       Gathering.Outcome outcome = gathering.outcome().getNow(null);
       if (outcome != null) {
         if (end == null) {
@@ -206,6 +224,9 @@ final class Creator {
     int[] events = new int[2 + count];
     int[] results = new int[2 + count];
     long wait = Math.min(SLICE_MILLIS, end == null ? SLICE_MILLIS : end.remainingMillis());
+    if (unused != null) {
+      wait = Math.min(wait, unused.remainingMillis());
+    }
     fds[0] = waker.fd;
     events[0] = Descriptors.POLLIN;
     boolean full = accepting && !roomForHandshake();
@@ -277,17 +298,31 @@ final class Creator {
     return c.phase == Phase.HELLO || c.phase == Phase.JOIN;
   }
 
+  /**
+   * Takes what waits in the listener's queue. Connections of other users, who can see the socket's
+   * name, are closed at once: they never take a place, however many there are.
+   */
   private void accept() {
-    int fd = -1;
-    try {
-      fd = UnixSockets.accept4(listener, UnixSockets.SOCK_NONBLOCK | UnixSockets.SOCK_CLOEXEC);
-      connections.add(new Connection(fd));
-    } catch (LibcException e) {
-      LOG.debug("rendezvous {}: a connection was not accepted", id.name(), e);
-      if (fd >= 0) {
-        Descriptors.close(fd);
-      } else if (e.errno() != Errno.EAGAIN) {
+    for (int i = 0; i < MAX_ACCEPTS && roomForHandshake(); i++) {
+      int fd = -1;
+      try {
+        fd = UnixSockets.accept4(listener, UnixSockets.SOCK_NONBLOCK | UnixSockets.SOCK_CLOEXEC);
+        if (UnixSockets.peerCredentials(fd).uid() == uid) {
+          connections.add(new Connection(fd));
+        } else {
+          Descriptors.close(fd);
+          strangers++;
+        }
+      } catch (LibcException e) {
+        if (fd >= 0) {
+          Descriptors.close(fd);
+        }
+        if (fd < 0 && e.errno() == Errno.EAGAIN) {
+          return;
+        }
+        LOG.debug("rendezvous {}: a connection was not accepted", id.name(), e);
         acceptAgain = Deadline.afterMillis(PAUSE_MILLIS);
+        return;
       }
     }
   }
@@ -324,8 +359,6 @@ final class Creator {
   private void hello(Connection c, byte[] body) {
     if (body.length != Integer.BYTES + Session.NONCE_BYTES) {
       lost(c, "it sent garbage");
-    } else if (!c.sameUser) {
-      refuse(c, Session.OTHER_USER);
     } else if (ByteBuffer.wrap(body).getInt() != RendezvousId.VERSION) {
       refuse(c, Session.OTHER_VERSION);
     } else {

@@ -129,6 +129,24 @@ final class Gathering {
     publish();
   }
 
+  /** Ends the rendezvous because its id has waited long enough, unless a rank has come. */
+  void expireUnused(Deadline deadline) {
+    synchronized (this) {
+      if (first == null && decision == null) {
+        decision =
+            new Outcome(
+                null,
+                new Failure(
+                    Failure.Kind.DEADLINE,
+                    -1,
+                    "no rank came by the unique id within " + deadline + " of its creation",
+                    "create it shortly before the ranks join, or allow more time in the process"
+                        + " that creates it: NCCL4J_INIT_TIMEOUT"));
+      }
+    }
+    publish();
+  }
+
   /** Ends the rendezvous because this rank waits no longer, unless it has ended. */
   void expire(Seat seat, Deadline deadline) {
     fail(

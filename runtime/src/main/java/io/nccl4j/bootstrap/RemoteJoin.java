@@ -138,7 +138,8 @@ final class RemoteJoin implements AutoCloseable {
       return new InvalidUsageException(
           "process "
               + creator.pid()
-              + " no longer serves the unique id: it was used before, or its rendezvous failed",
+              + " no longer serves the unique id: it was used before, its rendezvous failed, or no"
+              + " rank came by it in time",
           "create a new one for each communicator");
     }
     return new SystemErrorException(
@@ -282,10 +283,6 @@ final class RemoteJoin implements AutoCloseable {
         case Session.WRONG_SECRET ->
             new InvalidUsageException(
                 "the creator refuses the secret of the unique id", "pass the id on unchanged");
-        case Session.OTHER_USER ->
-            new InvalidUsageException(
-                "the creator refuses ranks of user " + Integer.toUnsignedString(Processes.getuid()),
-                "run all ranks under one user");
         default ->
             new InvalidUsageException(
                 "the creator speaks another version of the protocol",

@@ -2,6 +2,7 @@ package io.nccl4j.bootstrap;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.BackendUnavailableException;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
@@ -47,7 +48,8 @@ public final class Rendezvous {
 
   /**
    * Creates an id and starts serving its rendezvous, once, in this process: one daemon thread and
-   * two descriptors until all ranks have joined or one of them failed, or until the process ends.
+   * two descriptors until all ranks have joined or one of them failed. An id by which no rank has
+   * come within the default {@code init-timeout} of this process is served no longer.
    *
    * @return 128 bytes; they contain a secret
    * @throws SystemErrorException if the socket cannot be opened
@@ -56,7 +58,7 @@ public final class Rendezvous {
     RendezvousId id = RendezvousId.create(Libc.isAvailable());
     Gathering gathering = new Gathering();
     if (id.served()) {
-      Creator.start(id, gathering);
+      Creator.start(id, gathering, Deadline.after(CommunicatorConfig.defaults().initTimeout()));
     }
     REGISTRY.add(id, gathering);
     return id.toBytes();

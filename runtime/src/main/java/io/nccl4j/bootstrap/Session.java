@@ -39,7 +39,6 @@ final class Session {
   /** Reasons in the body of {@link #REFUSED}. */
   static final byte WRONG_SECRET = 1;
 
-  static final byte OTHER_USER = 2;
   static final byte OTHER_VERSION = 3;
 
   static final int NONCE_BYTES = 32;

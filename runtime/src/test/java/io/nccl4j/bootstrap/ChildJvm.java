@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -30,8 +31,19 @@ public final class ChildJvm implements AutoCloseable {
     return start(List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
   }
 
+  /** Starts a main class with native access and these variables. */
+  public static ChildJvm start(
+      Map<String, String> environment, Class<?> main, Object... arguments) {
+    return start(environment, List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+  }
+
   /** Starts a main class with these options of the virtual machine. */
   public static ChildJvm start(List<String> options, Class<?> main, Object... arguments) {
+    return start(Map.of(), options, main, arguments);
+  }
+
+  private static ChildJvm start(
+      Map<String, String> environment, List<String> options, Class<?> main, Object... arguments) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
@@ -41,7 +53,9 @@ public final class ChildJvm implements AutoCloseable {
       command.add(argument.toString());
     }
     try {
-      return new ChildJvm(new ProcessBuilder(command).redirectErrorStream(true).start());
+      ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+      builder.environment().putAll(environment);
+      return new ChildJvm(builder.start());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }

@@ -1,8 +1,16 @@
 package io.nccl4j.bootstrap;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.UnixSockets;
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -12,15 +20,21 @@ import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 
 /**
  * A process of ranks.
+ *
+ * <p>{@code unused COUNT}: makes so many ids, and prints what is left of them after a while. {@code
+ * flood ID COUNT}: opens so many connections as another user, prints a line and waits.
  *
  * <p>{@code join ID NRANKS MILLIS RANK...}: joins with a thread per rank and prints one line for
  * each; {@code virtual} does so with virtual threads. {@code create}: prints an id and waits for a
  * line on its input. {@code threads}: two ranks of this process, with no heap.
  */
 public final class JoinMain {
+  private static final int NOBODY = 65534;
+
   private JoinMain() {}
 
   public static void main(String[] args) throws Exception {
@@ -32,6 +46,8 @@ public final class JoinMain {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine();
       }
       case "threads" -> threads();
+      case "unused" -> unused(Integer.parseInt(args[1]));
+      case "flood" -> flood(HexFormat.of().parseHex(args[1]), Integer.parseInt(args[2]));
       default -> throw new IllegalArgumentException(args[0]);
     }
   }
@@ -83,5 +99,87 @@ public final class JoinMain {
     Ranks.run(ranks).forEach(System.out::println);
     System.out.println("id " + HexFormat.of().formatHex(Rendezvous.createUniqueId()));
     System.in.read();
+  }
+
+  private static void unused(int count) throws Exception {
+    // What the first one links and loads stays.
+    byte[] first = Rendezvous.createUniqueId();
+    int threads = threadCount() - 1;
+    int descriptors = descriptorCount() - 2;
+    for (int i = 1; i < count; i++) {
+      Rendezvous.createUniqueId();
+    }
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+    while ((threadCount() > threads || descriptorCount() > descriptors)
+        && System.nanoTime() < end) {
+      Thread.sleep(20);
+    }
+    System.out.println(
+        "left " + (threadCount() - threads) + " " + (descriptorCount() - descriptors));
+    try {
+      Joiner joiner = new Joiner(0, 1, UUID.randomUUID(), 1, -1, 0, 0);
+      Rendezvous.join(first, joiner, Duration.ofSeconds(10)).close();
+      System.out.println("joined");
+    } catch (NcclException e) {
+      System.out.println("failed " + e.getClass().getSimpleName() + ": " + e.getMessage());
+    }
+  }
+
+  private static int threadCount() {
+    return (int)
+        Thread.getAllStackTraces().keySet().stream()
+            .filter(thread -> thread.getName().startsWith("nccl4j-"))
+            .count();
+  }
+
+  private static int descriptorCount() {
+    return new File("/proc/self/fd").list().length;
+  }
+
+  /** Becomes somebody else: what is needed from now on was loaded before. */
+  private static void flood(byte[] bytes, int count) throws Exception {
+    RendezvousId id = RendezvousId.parse(bytes);
+    List<Integer> sockets = new ArrayList<>();
+    connect(id, sockets);
+    Descriptors.close(sockets.removeFirst());
+    Linker linker = Linker.nativeLinker();
+    MethodHandle setuid =
+        linker.downcallHandle(
+            linker.defaultLookup().find("setuid").orElseThrow(),
+            FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT));
+    if (invoke(setuid, NOBODY) != 0) {
+      throw new IllegalStateException("setuid failed");
+    }
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(5);
+    int refused = 0;
+    while (sockets.size() < count && System.nanoTime() < end) {
+      if (!connect(id, sockets)) {
+        // The queue is full: all places are taken, for now.
+        refused++;
+        Thread.sleep(1);
+      }
+    }
+    System.out.println("flooding with " + sockets.size() + ", full " + refused);
+    System.in.read();
+  }
+
+  private static int invoke(MethodHandle setuid, int user) {
+    try {
+      return (int) setuid.invokeExact(user);
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static boolean connect(RendezvousId id, List<Integer> sockets) {
+    int socket = UnixSockets.socket(Creator.SOCKET_TYPE);
+    try {
+      UnixSockets.connectAbstract(socket, id.socketName());
+      sockets.add(socket);
+      return true;
+    } catch (LibcException e) {
+      Descriptors.close(socket);
+      return false;
+    }
   }
 }

@@ -18,6 +18,7 @@ import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.UnixSockets;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -28,6 +29,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.UUID;
@@ -628,6 +630,33 @@ class RendezvousTest {
     child.expect("joined");
     sockets.forEach(Descriptors::close);
     awaitFlat(fds, "descriptors", RendezvousTest::descriptors);
+  }
+
+  /** Everybody sees the socket's name: another user takes all places that there are, and stays. */
+  @Test
+  void aFloodOfAnotherUserKeepsNobodyOut() throws Exception {
+    Assumptions.assumeTrue(Processes.getuid() == 0, "only root can act as another user");
+    byte[] id = Rendezvous.createUniqueId();
+    ChildJvm stranger =
+        closeLater(ChildJvm.start(JoinMain.class, "flood", HexFormat.of().formatHex(id), 3_000));
+    System.out.println("flooding " + stranger.expect("flooding"));
+    long start = System.nanoTime();
+    ChildJvm child = joiners(id, 2, 10_000, 1);
+    assertEquals(1, heap.checkPeers(heap.join(id, 0, 2, Duration.ofSeconds(10))));
+    child.expect("joined");
+    System.out.printf("joined after %.1f s%n", (System.nanoTime() - start) / 1e9);
+  }
+
+  @Test
+  void idsThatNobodyUsesAreServedNoLonger() throws Exception {
+    ChildJvm child =
+        closeLater(
+            ChildJvm.start(Map.of("NCCL4J_INIT_TIMEOUT", "500ms"), JoinMain.class, "unused", 50));
+    assertEquals("0 0", child.expect("left"));
+    contains(
+        child.expect("failed"),
+        "DeadlineException",
+        "no rank came by the unique id within 500 ms of its creation");
   }
 
   @Test
