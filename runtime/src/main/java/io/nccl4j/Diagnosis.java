@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.nio.file.Path;
 import java.util.List;
 
 /**
@@ -68,6 +69,17 @@ public record Diagnosis(List<Check> checks, List<SharedMemorySegment> segments) 
    */
   public static List<SharedMemorySegment> removeUnusedSegments() {
     return Provider.get().removeUnusedSegments();
+  }
+
+  /**
+   * Removes the files of unique ids whose process is certainly gone, and returns them: those in the
+   * folders where {@link Launch} leaves ids, and the one that {@code NCCL4J_UNIQUE_ID_FILE} names.
+   * Each holds the secret of a job that was killed.
+   *
+   * @throws SystemErrorException if a file cannot be removed
+   */
+  public static List<Path> removeStaleIds() {
+    return Provider.get().removeStaleIds();
   }
 
   /** How many checks ended so. */

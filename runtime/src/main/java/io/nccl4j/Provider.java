@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -28,6 +29,12 @@ public interface Provider {
 
   /** See {@link UniqueId#create(Backend)}: {@value UniqueId#BYTES} bytes. */
   byte[] createUniqueId(Backend backend);
+
+  /** Names this process among all that are and were, for {@link #isGone}. */
+  String processMark();
+
+  /** Whether the process with this mark has certainly ended. */
+  boolean isGone(String mark);
 
   /** See {@link Launch#detect(Map)}. */
   Optional<Launch> launch(Map<String, String> environment);
@@ -70,6 +77,9 @@ public interface Provider {
 
   /** See {@link Diagnosis#removeUnusedSegments}. */
   List<SharedMemorySegment> removeUnusedSegments();
+
+  /** See {@link Diagnosis#removeStaleIds}. */
+  List<Path> removeStaleIds();
 
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();

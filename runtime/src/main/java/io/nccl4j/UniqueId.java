@@ -4,6 +4,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The token by which the ranks of a communicator find each other: 128 bytes, made once and handed
@@ -20,8 +22,15 @@ public final class UniqueId {
 
   private final byte[] bytes;
 
-  private UniqueId(byte[] bytes) {
+  /** Mark of the process that serves it; empty if that is not known. */
+  private final String maker;
+
+  private final @Nullable Path file;
+
+  private UniqueId(byte[] bytes, String maker, @Nullable Path file) {
     this.bytes = bytes;
+    this.maker = maker;
+    this.file = file;
   }
 
   /** Creates an id for the backend that {@link Backend#AUTO} chooses. */
@@ -35,7 +44,8 @@ public final class UniqueId {
    * @throws BackendUnavailableException if the backend cannot run here; the message says why
    */
   public static UniqueId create(Backend backend) {
-    return new UniqueId(Provider.get().createUniqueId(backend));
+    Provider provider = Provider.get();
+    return new UniqueId(provider.createUniqueId(backend), provider.processMark(), null);
   }
 
   /**
@@ -49,27 +59,31 @@ public final class UniqueId {
           "a unique id has " + BYTES + " bytes, not " + bytes.length,
           "pass on all bytes of UniqueId.toBytes()");
     }
-    return new UniqueId(bytes.clone());
+    return new UniqueId(bytes.clone(), "", null);
   }
 
   /**
-   * The id whose {@link #toString()} form is {@code text}.
+   * The id whose {@link #toString()} form is {@code text}, or its first line.
    *
    * @throws InvalidArgumentException if it is not one
    */
   public static UniqueId parse(String text) {
     Require.present(text, "text");
     try {
-      return ofBytes(HexFormat.of().parseHex(text.strip()));
+      return ofBytes(HexFormat.of().parseHex(firstLine(text)));
     } catch (IllegalArgumentException e) {
       throw (InvalidArgumentException)
           new InvalidArgumentException(
                   "not a unique id: it is "
-                      + text.strip().length()
+                      + firstLine(text).length()
                       + " characters, not 256 hexadecimal digits",
                   "pass on the whole text of UniqueId.toString()")
               .causedBy(e);
     }
+  }
+
+  private static String firstLine(String text) {
+    return text.strip().lines().findFirst().orElse("").strip();
   }
 
   /**
@@ -82,7 +96,9 @@ public final class UniqueId {
   }
 
   /**
-   * Reads the id from a file that {@link #writeTo} wrote, waiting for the file to appear.
+   * Reads the id from a file that {@link #writeTo} wrote, waiting for the file to appear. A file
+   * whose maker is certainly gone, because a job was killed for example, counts as none: it waits
+   * for another one in its place.
    *
    * @throws DeadlineException if it does not appear in time
    * @throws SystemErrorException if it cannot be read, or belongs to somebody else or others may
@@ -90,6 +106,21 @@ public final class UniqueId {
    */
   public static UniqueId readFrom(Path file, Duration timeout) {
     return UniqueIdFile.read(Require.present(file, "file"), Require.present(timeout, "timeout"));
+  }
+
+  /** This id, with what is known of where it comes from. */
+  UniqueId from(Path file, String maker) {
+    return new UniqueId(bytes, maker, file);
+  }
+
+  /** Mark of the process that serves it; empty if that is not known. */
+  String maker() {
+    return maker;
+  }
+
+  /** The file that {@link #readFrom} read it from; empty if it comes from elsewhere. */
+  public Optional<Path> file() {
+    return Optional.ofNullable(file);
   }
 
   /** A copy of the bytes. */

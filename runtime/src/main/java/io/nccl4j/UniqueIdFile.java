@@ -14,10 +14,13 @@ import java.util.concurrent.locks.LockSupport;
 
 /**
  * A unique id in a file of its user: written in one step, refused when others could have read it.
+ * Its second line, if it has one, names the process that serves the id, so that others can tell
+ * when that is gone.
  */
 final class UniqueIdFile {
   private static final Set<PosixFilePermission> OWNER_ONLY =
       PosixFilePermissions.fromString("rw-------");
+  private static final String MAKER = "maker ";
   private static final long POLL_NANOS = 5_000_000;
 
   private UniqueIdFile() {}
@@ -27,7 +30,8 @@ final class UniqueIdFile {
     try {
       Path part = Files.createTempFile(directory, ".nccl4j-id", null, attributes(directory));
       try {
-        Files.writeString(part, id.toString());
+        Files.writeString(
+            part, id + "\n" + (id.maker().isEmpty() ? "" : MAKER + id.maker() + "\n"));
         Files.move(part, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
       } finally {
         Files.deleteIfExists(part);
@@ -47,7 +51,7 @@ final class UniqueIdFile {
           refuseIfShared(file);
           refuseIfForeign(file);
         }
-        return UniqueId.parse(Files.readString(file));
+        return parse(file, Files.readString(file));
       } catch (NoSuchFileException e) {
         if (System.nanoTime() - start > timeout.toNanos()) {
           throw new DeadlineException(
@@ -55,7 +59,8 @@ final class UniqueIdFile {
                       + file
                       + " did not appear within "
                       + timeout.toMillis()
-                      + " ms",
+                      + " ms"
+                      + (e.getReason() == null ? "" : ": " + e.getReason()),
                   "check that the rank that writes it has started and uses the same path")
               .causedBy(e);
         }
@@ -66,6 +71,24 @@ final class UniqueIdFile {
             .causedBy(e);
       }
     }
+  }
+
+  /** The id; a file that nobody serves any more counts as none, since its rank will replace it. */
+  private static UniqueId parse(Path file, String text) throws NoSuchFileException {
+    UniqueId id = UniqueId.parse(text);
+    String maker =
+        text.lines()
+            .filter(line -> line.startsWith(MAKER))
+            .map(line -> line.substring(MAKER.length()).strip())
+            .findFirst()
+            .orElse("");
+    if (!maker.isEmpty() && Provider.get().isGone(maker)) {
+      throw new NoSuchFileException(
+          file.toString(),
+          null,
+          "the one that is there is an earlier job's, whose process is gone (" + maker + ")");
+    }
+    return id.from(file, maker);
   }
 
   private static void refuseIfShared(Path file) throws IOException {

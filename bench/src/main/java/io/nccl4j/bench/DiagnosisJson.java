@@ -5,6 +5,7 @@ import io.nccl4j.Diagnosis;
 import io.nccl4j.SharedMemorySegment;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 
@@ -15,10 +16,15 @@ public final class DiagnosisJson {
   /**
    * Writes one document, and a line end.
    *
-   * @param removed files that were removed before
+   * @param removed files in {@code /dev/shm} that were removed before
+   * @param removedIds files of unique ids that were
    */
   public static void write(
-      PrintStream out, String version, Diagnosis diagnosis, List<SharedMemorySegment> removed) {
+      PrintStream out,
+      String version,
+      Diagnosis diagnosis,
+      List<SharedMemorySegment> removed,
+      List<Path> removedIds) {
     JsonWriter.print(
         out,
         json -> {
@@ -40,6 +46,11 @@ public final class DiagnosisJson {
           json.writeEndArray();
           segments(json, "segments", diagnosis.segments());
           segments(json, "removed", removed);
+          json.writeArrayFieldStart("removed_ids");
+          for (Path id : removedIds) {
+            json.writeString(id.toString());
+          }
+          json.writeEndArray();
           json.writeEndObject();
         });
   }

@@ -9,6 +9,7 @@ import io.nccl4j.Provider;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.bench.DiagnosisJson;
 import java.io.PrintStream;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
@@ -52,6 +53,11 @@ final class DoctorCommand implements Callable<Integer> {
       description = "First remove files of NCCL in /dev/shm that are proven to be unused.")
   private boolean remove;
 
+  @Option(
+      names = "--remove-stale-ids",
+      description = "First remove files of unique ids whose process is gone.")
+  private boolean removeIds;
+
   /** The command. */
   DoctorCommand(Context context) {
     this.context = context;
@@ -66,16 +72,17 @@ final class DoctorCommand implements Callable<Integer> {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
     List<SharedMemorySegment> removed = remove ? Diagnosis.removeUnusedSegments() : List.of();
+    List<Path> ids = removeIds ? Diagnosis.removeStaleIds() : List.of();
     Diagnosis diagnosis = Diagnosis.of(named);
     if (json) {
-      DiagnosisJson.write(context.out(), Provider.get().version(), diagnosis, removed);
+      DiagnosisJson.write(context.out(), Provider.get().version(), diagnosis, removed, ids);
     } else {
-      print(diagnosis, removed);
+      print(diagnosis, removed, ids);
     }
     return (diagnosis.isHealthy() ? ExitCode.OK : ExitCode.UNHEALTHY).number();
   }
 
-  private void print(Diagnosis diagnosis, List<SharedMemorySegment> removed) {
+  private void print(Diagnosis diagnosis, List<SharedMemorySegment> removed, List<Path> ids) {
     PrintStream out = context.out();
     out.println("# nccl4j " + Provider.get().version() + " doctor");
     for (Check check : diagnosis.checks()) {
@@ -87,6 +94,7 @@ final class DoctorCommand implements Callable<Integer> {
     }
     diagnosis.segments().forEach(segment -> segment(segment, ""));
     removed.forEach(segment -> segment(segment, "removed: "));
+    ids.forEach(id -> out.println("# removed: " + id));
     out.printf(
         Locale.ROOT,
         "# %d ok, %d warn, %d fail%n",

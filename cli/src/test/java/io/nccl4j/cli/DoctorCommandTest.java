@@ -10,7 +10,10 @@ import io.nccl4j.cuda.StandIn;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -98,5 +101,32 @@ class DoctorCommandTest {
     JsonNode old = check(json, "NCCL_WORK_FIFO_DEPTH");
     assertEquals("warn", old.get("status").textValue());
     assertEquals("use NCCL_WORK_FIFO_BYTES", old.get("remedy").textValue());
+  }
+
+  /** What a killed job left is a file named by a process that there is not. */
+  @Test
+  void uniqueIdsOfKilledJobsAreNamedAndRemovedOnDemand() throws Exception {
+    String pids = Files.readSymbolicLink(Path.of("/proc/self/ns/pid")).toString();
+    Path ids = Files.createDirectory(folder.resolve("ids"));
+    Files.setPosixFilePermissions(ids, PosixFilePermissions.fromString("rwx------"));
+    Path stale =
+        ids.resolve(
+            "0123456789abcdef01234567."
+                + Files.readString(Path.of("/proc/sys/kernel/random/boot_id")).strip()
+                + "."
+                + pids.replaceAll("\\D", "")
+                + ".999999999.1");
+    Files.writeString(stale, "secret");
+    Map<String, String> environment = Map.of("NCCL4J_RENDEZVOUS_DIR", ids.toString());
+    JsonNode json = examine(environment, 0, "doctor --backend host --json");
+    assertEquals("warn", check(json, "unique ids").get("status").textValue());
+    assertTrue(check(json, "unique ids").get("found").textValue().contains(stale.toString()));
+    assertEquals(0, json.get("removed_ids").size());
+    assertTrue(Files.exists(stale));
+    json = examine(environment, 0, "doctor --backend host --json --remove-stale-ids");
+    assertFalse(Files.exists(stale));
+    List<String> removed = new ArrayList<>();
+    json.get("removed_ids").forEach(path -> removed.add(path.textValue()));
+    assertTrue(removed.contains(stale.toString()), removed::toString);
   }
 }

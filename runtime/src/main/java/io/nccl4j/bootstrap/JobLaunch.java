@@ -25,7 +25,7 @@ import org.jspecify.annotations.Nullable;
 public final class JobLaunch implements Launch {
   private static final Logger LOG = LogManager.getLogger(JobLaunch.class);
   private static final String ID = "NCCL4J_UNIQUE_ID";
-  private static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
+  static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
   static final String FOLDER = "NCCL4J_RENDEZVOUS_DIR";
 
   private final Map<String, String> environment;
@@ -174,7 +174,7 @@ public final class JobLaunch implements Launch {
           "the ranks are on several machines, and nothing says where rank 0 leaves the unique id",
           "set " + FOLDER + " to a folder of yours that all of them share");
     }
-    Path standard = MeetingFolder.standard();
+    MeetingFolder standard = MeetingFolder.openFirst(MeetingFolder.standard());
     if (job.oneMachine() == null && source.rank() == 0) {
       LOG.warn(
           "{} does not say whether all ranks are on this machine: the unique id is left in {},"
@@ -184,7 +184,7 @@ public final class JobLaunch implements Launch {
           standard,
           FOLDER);
     }
-    return MeetingFolder.open(standard);
+    return standard;
   }
 
   /**

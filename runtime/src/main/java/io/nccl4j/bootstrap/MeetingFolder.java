@@ -19,6 +19,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
@@ -40,9 +41,9 @@ final class MeetingFolder {
   private static final long POLL_NANOS = 5_000_000;
   private static final int NAME_BYTES = 12;
 
-  // job, boot, PID namespace, pid and start of the maker
+  // job and mark of the maker
   private static final Pattern FORM =
-      Pattern.compile("(\\w+)\\.([-0-9a-f]{36})\\.(\\d+)\\.(\\d+)\\.(\\d+)");
+      Pattern.compile("[0-9a-f]{24}\\.([-0-9a-f]{36}(?:\\.\\d+){3})");
 
   private final Path folder;
 
@@ -50,15 +51,49 @@ final class MeetingFolder {
     this.folder = folder;
   }
 
-  /** The folder of this process's user. */
-  static Path standard() {
+  /**
+   * The folders of this process's user, in the order in which they are tried. The first one's name
+   * can be taken by anybody; nobody else can make anything in the home folder.
+   */
+  static List<Path> standard() {
     String user = System.getProperty("user.name");
     try {
       user = Files.getAttribute(Path.of("/proc/self"), "unix:uid").toString();
     } catch (IOException | UnsupportedOperationException | IllegalArgumentException notLinux) {
       LOG.debug("the user has no number here", notLinux);
     }
-    return Path.of("/tmp", "nccl4j-" + user);
+    return List.of(
+        Path.of("/tmp", "nccl4j-" + user), Path.of(System.getProperty("user.home"), ".nccl4j"));
+  }
+
+  /**
+   * Opens the first of these folders that can be used. All processes of a user on a machine come to
+   * the same one.
+   *
+   * @throws SystemErrorException if none can be used
+   */
+  static MeetingFolder openFirst(List<Path> folders) {
+    SystemErrorException first = null;
+    for (Path folder : folders) {
+      try {
+        MeetingFolder opened = open(folder);
+        if (first != null) {
+          LOG.warn("{}: unique ids are left in {} instead", first.getMessage(), folder);
+        }
+        return opened;
+      } catch (SystemErrorException e) {
+        if (first == null) {
+          first = e;
+        } else {
+          first.addSuppressed(e);
+        }
+      }
+    }
+    throw (SystemErrorException)
+        new SystemErrorException(
+                "none of the folders for unique ids can be used: " + folders,
+                "set " + JobLaunch.FOLDER + " to a folder of yours; the cause says what is wrong")
+            .causedBy(Objects.requireNonNull(first));
   }
 
   /**
@@ -104,19 +139,14 @@ final class MeetingFolder {
     return new SystemErrorException("the folder for unique ids " + path + " " + problem, remedy);
   }
 
-  /** Leaves an id; what was left for the same job before goes. Returns the file. */
+  /**
+   * Leaves an id; what was left for the same job before goes, and what processes left that are
+   * gone. Returns the file.
+   */
   Path leave(String job, UniqueId id) {
     of(job).forEach(MeetingFolder::remove);
-    Place here = Place.HERE;
-    Path file =
-        folder.resolve(
-            String.join(
-                ".",
-                name(job),
-                here.boot().toString(),
-                Integer.toUnsignedString(here.pids()),
-                Integer.toString(here.pid()),
-                Long.toString(here.started())));
+    stale().forEach(MeetingFolder::remove);
+    Path file = folder.resolve(name(job) + "." + Place.HERE.mark());
     id.writeTo(file);
     return file;
   }
@@ -150,9 +180,23 @@ final class MeetingFolder {
     }
   }
 
+  /** The files of processes that are gone. */
+  List<Path> stale() {
+    return matching("*").stream().filter(file -> isId(file) && !alive(file)).toList();
+  }
+
+  /** The files of ids, whoever made them. */
+  List<Path> ids() {
+    return matching("*").stream().filter(MeetingFolder::isId).toList();
+  }
+
   private List<Path> of(String job) {
+    return matching(name(job) + ".*");
+  }
+
+  private List<Path> matching(String pattern) {
     List<Path> files = new ArrayList<>();
-    try (DirectoryStream<Path> all = Files.newDirectoryStream(folder, name(job) + ".*")) {
+    try (DirectoryStream<Path> all = Files.newDirectoryStream(folder, pattern)) {
       all.forEach(files::add);
     } catch (IOException e) {
       throw (SystemErrorException)
@@ -161,18 +205,14 @@ final class MeetingFolder {
     return files;
   }
 
+  private static boolean isId(Path file) {
+    return FORM.matcher(file.getFileName().toString()).matches();
+  }
+
   /** Whether a file's maker may still serve it: of another machine's nobody can tell. */
   private static boolean alive(Path file) {
     Matcher form = FORM.matcher(file.getFileName().toString());
-    if (!form.matches()) {
-      return false;
-    }
-    Place here = Place.HERE;
-    if (!form.group(2).equals(here.boot().toString())
-        || !here.samePids(Integer.parseUnsignedInt(form.group(3)))) {
-      return true;
-    }
-    return Place.startOf(Integer.parseInt(form.group(4))) == Long.parseLong(form.group(5));
+    return form.matches() && !Place.isGone(form.group(1));
   }
 
   /** Removes a file that was left; it may be gone already. */
@@ -184,6 +224,12 @@ final class MeetingFolder {
               "cannot remove " + file + ": " + e, "it holds a secret: remove it")
           .causedBy(e);
     }
+  }
+
+  /** Its path. */
+  @Override
+  public String toString() {
+    return folder.toString();
   }
 
   private static String name(String job) {

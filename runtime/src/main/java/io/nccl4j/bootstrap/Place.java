@@ -5,6 +5,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.UUID;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -30,6 +32,10 @@ record Place(UUID boot, int network, int pids, int pid, long started, String hos
   private static final int STATE_FIELD = 0;
   private static final int FLAGS_FIELD = 6;
   private static final int START_FIELD = 19;
+
+  // boot, PID namespace, pid and start
+  private static final Pattern MARK =
+      Pattern.compile("([-0-9a-f]{36})\\.(\\d{1,18})\\.(\\d{1,18})\\.(\\d{1,18})");
 
   /** Flag of a process that is ending. */
   private static final long PF_EXITING = 4;
@@ -58,6 +64,33 @@ record Place(UUID boot, int network, int pids, int pid, long started, String hos
             || "ZX".contains(fields[STATE_FIELD])
             || (Long.parseLong(fields[FLAGS_FIELD]) & PF_EXITING) != 0;
     return ended ? 0 : Long.parseLong(fields[START_FIELD]);
+  }
+
+  /** Names this process among all that are and were: see {@link #isGone}. */
+  String mark() {
+    return String.join(
+        ".",
+        boot.toString(),
+        Integer.toUnsignedString(pids),
+        Integer.toString(pid),
+        Long.toString(started));
+  }
+
+  /**
+   * Whether the process with this mark has certainly ended. Of one of another machine, of an
+   * earlier start of this one or of another PID namespace nobody here can tell.
+   */
+  static boolean isGone(String mark) {
+    Matcher form = MARK.matcher(mark);
+    if (!form.matches() || HERE.started == 0) {
+      return false;
+    }
+    long pid = Long.parseLong(form.group(3));
+    return !HERE.boot.equals(NO_BOOT)
+        && form.group(1).equals(HERE.boot.toString())
+        && HERE.pids != 0
+        && Long.parseLong(form.group(2)) == Integer.toUnsignedLong(HERE.pids)
+        && (pid > Integer.MAX_VALUE || startOf((int) pid) != Long.parseLong(form.group(4)));
   }
 
   boolean sameMachine(Place other) {

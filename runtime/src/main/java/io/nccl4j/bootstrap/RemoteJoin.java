@@ -97,7 +97,7 @@ final class RemoteJoin implements AutoCloseable {
               + "' (boot id "
               + here.boot()
               + ")",
-          "the host backend joins ranks of one machine; the cuda backend joins machines");
+          id.orOld("the host backend joins ranks of one machine; the cuda backend joins machines"));
     }
     if (!here.sameNetwork(creator)) {
       throw new SystemErrorException(
@@ -106,7 +106,8 @@ final class RemoteJoin implements AutoCloseable {
               + "', this is '"
               + here.host()
               + "' in another network namespace",
-          "run all ranks in one container, or in containers that share the network namespace");
+          id.orOld(
+              "run all ranks in one container, or in containers that share the network namespace"));
     }
     if (!id.served()) {
       throw new BackendUnavailableException(
@@ -131,7 +132,7 @@ final class RemoteJoin implements AutoCloseable {
               + " of container '"
               + creator.host()
               + "', is gone, or the id was used before",
-          "keep the creator alive until all ranks have joined, and use an id once");
+          id.orOld("keep the creator alive until all ranks have joined, and use an id once"));
     }
     long started = Place.startOf(creator.pid());
     if (started != 0 && started == creator.started()) {
@@ -140,11 +141,11 @@ final class RemoteJoin implements AutoCloseable {
               + creator.pid()
               + " no longer serves the unique id: it was used before, its rendezvous failed, or no"
               + " rank came by it in time",
-          "create a new one for each communicator");
+          id.orOld("create a new one for each communicator"));
     }
     return new SystemErrorException(
         "process " + creator.pid() + " that created the unique id is gone",
-        "keep it alive until all ranks have joined");
+        id.orOld("keep it alive until all ranks have joined"));
   }
 
   private static int connect(RendezvousId id, Joiner joiner, Deadline deadline) {

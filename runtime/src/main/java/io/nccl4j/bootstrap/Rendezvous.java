@@ -10,6 +10,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
@@ -84,9 +85,17 @@ public final class Rendezvous {
    *     access to the C library
    * @throws AbortedException if the thread was interrupted; it stays interrupted
    */
-  public static Membership join(byte[] uniqueId, Joiner joiner, Duration timeout) {
+  public static Membership join(UniqueId uniqueId, Joiner joiner, Duration timeout) {
+    return join(RendezvousId.of(uniqueId), joiner, Deadline.after(timeout));
+  }
+
+  /** Joins by the bytes of an id. */
+  static Membership join(byte[] uniqueId, Joiner joiner, Duration timeout) {
     Deadline deadline = Deadline.after(timeout);
-    RendezvousId id = RendezvousId.parse(uniqueId);
+    return join(RendezvousId.parse(uniqueId), joiner, deadline);
+  }
+
+  private static Membership join(RendezvousId id, Joiner joiner, Deadline deadline) {
     check(joiner);
     LocalRegistry.Meeting meeting = REGISTRY.find(id.name());
     if (meeting != null) {

@@ -29,7 +29,8 @@ import java.util.zip.CRC32;
  * 124   4  CRC-32 of the 124 bytes before
  * </pre>
  *
- * Numbers are big-endian. Immutable; has no text form, because it contains the secret.
+ * Numbers are big-endian. Not changed once it is handed on; has no text form, because it contains
+ * the secret.
  */
 final class RendezvousId {
   static final int VERSION = 1;
@@ -46,6 +47,9 @@ final class RendezvousId {
   private final Place place;
   private final long process;
   private final boolean served;
+
+  /** What to do if it is an earlier job's, for remedies; empty if nothing is known of that. */
+  private String ifOld = "";
 
   private RendezvousId(UUID name, byte[] secret, Place place, long process, boolean served) {
     this.name = name;
@@ -111,6 +115,22 @@ final class RendezvousId {
     String hostName = new String(host, StandardCharsets.ISO_8859_1).replace("\0", "");
     return new RendezvousId(
         name, secret, new Place(boot, network, pids, pid, started, hostName), process, served);
+  }
+
+  /** Reads an id as {@link #parse} does, and keeps in mind which file it was in. */
+  static RendezvousId of(UniqueId uniqueId) {
+    RendezvousId id = parse(uniqueId.toBytes());
+    id.ifOld =
+        uniqueId
+            .file()
+            .map(file -> "if " + file + " is an earlier job's, remove it: rm '" + file + "'")
+            .orElse("");
+    return id;
+  }
+
+  /** A remedy, and what to do in case that the id is an earlier job's. */
+  String orOld(String remedy) {
+    return ifOld.isEmpty() ? remedy : remedy + "; " + ifOld;
   }
 
   /** The bytes of the id. They contain the secret. */

@@ -18,6 +18,7 @@ import io.nccl4j.Provider;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.JobLaunch;
+import io.nccl4j.bootstrap.LeftIds;
 import io.nccl4j.cuda.CudaBackend;
 import io.nccl4j.cuda.CudaInfo;
 import io.nccl4j.cuda.CudaMemory;
@@ -25,6 +26,7 @@ import io.nccl4j.diagnose.Doctor;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.BackendRuntime;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -96,6 +98,16 @@ public final class CoreProvider implements Provider {
   @Override
   public byte[] createUniqueId(Backend backend) {
     return runtime(backend).createUniqueId();
+  }
+
+  @Override
+  public String processMark() {
+    return LeftIds.processMark();
+  }
+
+  @Override
+  public boolean isGone(String mark) {
+    return LeftIds.isGone(mark);
   }
 
   @Override
@@ -212,12 +224,18 @@ public final class CoreProvider implements Provider {
   public Diagnosis diagnose(Backend backend) {
     BackendInfo gpus = backend == Backend.HOST ? null : CudaInfo.collect();
     long shmBytes = gpus != null && gpus.isUsable() ? cuda().sharedMemoryNeed() : 0;
-    return Doctor.examine(host.info(), gpus, backend == Backend.CUDA, shmBytes);
+    return Doctor.examine(
+        host.info(), gpus, backend == Backend.CUDA, shmBytes, LeftIds.here().check());
   }
 
   @Override
   public List<SharedMemorySegment> removeUnusedSegments() {
     return Doctor.removeUnused();
+  }
+
+  @Override
+  public List<Path> removeStaleIds() {
+    return LeftIds.here().remove();
   }
 
   private static void require(@Nullable Object argument, String name) {

@@ -25,9 +25,14 @@ public final class Doctor {
    * @param cuda what the cuda backend found; null if nothing of it is to be loaded
    * @param cudaRequired whether it is a failure that it cannot be used
    * @param shmBytes what NCCL needs at least in {@code /dev/shm} with a rank on each GPU
+   * @param uniqueIds what killed jobs have left in the folders for unique ids
    */
   public static Diagnosis examine(
-      BackendInfo host, @Nullable BackendInfo cuda, boolean cudaRequired, long shmBytes) {
+      BackendInfo host,
+      @Nullable BackendInfo cuda,
+      boolean cudaRequired,
+      long shmBytes,
+      Check uniqueIds) {
     MachineFiles machine = MachineFiles.here();
     List<Check> checks = new ArrayList<>();
     java(checks, host, cudaRequired);
@@ -37,6 +42,7 @@ public final class Doctor {
     boolean gpus = cuda != null && !cuda.devices().isEmpty();
     List<SharedMemorySegment> segments = new SharedMemorySegments(machine).list();
     checks.addAll(new SystemChecks(machine, gpus, shmBytes).run(segments));
+    checks.add(uniqueIds);
     checks.addAll(new VariableChecks(machine, cuda == null ? 0 : release(cuda)).run());
     return new Diagnosis(checks, segments);
   }

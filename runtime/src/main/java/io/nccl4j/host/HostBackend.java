@@ -126,7 +126,7 @@ public final class HostBackend implements BackendRuntime {
             self.heap().size(),
             handle);
     LocalPart part;
-    try (Membership membership = Rendezvous.join(id.toBytes(), joiner, config.initTimeout())) {
+    try (Membership membership = Rendezvous.join(id, joiner, config.initTimeout())) {
       part = part(membership);
     } catch (NcclException e) {
       if (handle >= 0) {

@@ -1,6 +1,8 @@
 package io.nccl4j.bootstrap;
 
+import io.nccl4j.Backend;
 import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.UnixSockets;
@@ -12,6 +14,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HexFormat;
@@ -30,7 +33,8 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>{@code join ID NRANKS MILLIS RANK...}: joins with a thread per rank and prints one line for
  * each; {@code virtual} does so with virtual threads. {@code create}: prints an id and waits for a
- * line on its input. {@code threads}: two ranks of this process, with no heap.
+ * line on its input. {@code leave FILE...}: makes one, leaves it in files and waits. {@code
+ * threads}: two ranks of this process, with no heap.
  */
 public final class JoinMain {
   private static final int NOBODY = 65534;
@@ -46,6 +50,14 @@ public final class JoinMain {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine();
       }
       case "threads" -> threads();
+      case "leave" -> {
+        UniqueId id = UniqueId.create(Backend.HOST);
+        for (int i = 1; i < args.length; i++) {
+          id.writeTo(Path.of(args[i]));
+        }
+        System.out.println("id " + id);
+        System.in.read();
+      }
       case "unused" -> unused(Integer.parseInt(args[1]));
       case "flood" -> flood(HexFormat.of().parseHex(args[1]), Integer.parseInt(args[2]));
       default -> throw new IllegalArgumentException(args[0]);

@@ -7,7 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.Device;
+import io.nccl4j.Diagnosis;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Launch;
@@ -20,10 +23,15 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -322,5 +330,127 @@ class LaunchTest {
       assertTrue(Files.exists(file));
     }
     assertFalse(Files.exists(file));
+  }
+
+  // ---- what killed jobs leave
+
+  /** Leaves an id in files, as a process that was killed; returns the id. */
+  private static UniqueId killed(Path... files) throws Exception {
+    try (ChildJvm child = ChildJvm.start(JoinMain.class, (Object[]) withCommand(files))) {
+      UniqueId id = UniqueId.parse(child.expect("id"));
+      child.kill();
+      child.await();
+      return id;
+    }
+  }
+
+  private static String[] withCommand(Path... files) {
+    return Stream.concat(Stream.of("leave"), Stream.of(files).map(Path::toString))
+        .toArray(String[]::new);
+  }
+
+  @Test
+  void theFileOfAKilledJobIsWaitedOutAndReplaced() throws Exception {
+    Assumptions.assumeTrue(Place.HERE.started() != 0, "processes cannot be told apart here");
+    Path file = folder.resolve("id");
+    killed(file);
+    contains(
+        "id did not appear within 50 ms: the one that is there is an earlier job's, whose process"
+            + " is gone",
+        DeadlineException.class,
+        () -> UniqueId.readFrom(file, SOON));
+    String own = "NCCL4J_NRANKS=2 NCCL4J_UNIQUE_ID_FILE=" + file;
+    CompletableFuture<UniqueId> second =
+        CompletableFuture.supplyAsync(
+            () ->
+                JobLaunch.detect(environment("NCCL4J_RANK=1 " + own))
+                    .orElseThrow()
+                    .uniqueId(Backend.HOST));
+    Thread.sleep(100);
+    try (Launch first = JobLaunch.detect(environment("NCCL4J_RANK=0 " + own)).orElseThrow()) {
+      UniqueId fresh = first.uniqueId(Backend.HOST);
+      UniqueId found = second.get(30, TimeUnit.SECONDS);
+      assertEquals(fresh, found);
+      assertEquals(Optional.of(file), found.file());
+      assertEquals(fresh, UniqueId.parse(Files.readString(file)));
+    }
+  }
+
+  /** Without its maker's mark a file could be of another machine: the join says what to do. */
+  @Test
+  void whatCannotBeToldNamesTheFileWhenTheJoinFails() throws Exception {
+    Path file = folder.resolve("id");
+    UniqueId dead = killed(file);
+    Files.writeString(file, dead.toString());
+    UniqueId id = UniqueId.readFrom(file, SOON);
+    contains(
+        "if " + file + " is an earlier job's, remove it: rm '" + file + "'",
+        SystemErrorException.class,
+        () -> Communicator.initRank(Device.get(Backend.HOST, 0), 2, id, 0));
+  }
+
+  @Test
+  void secretsOfKilledJobsAreFoundAndRemoved() throws Exception {
+    Assumptions.assumeTrue(Place.HERE.started() != 0, "processes cannot be told apart here");
+    MeetingFolder meeting = MeetingFolder.open(meeting());
+    Path own = meeting.leave("living", UniqueId.create(Backend.HOST));
+    Path single = folder.resolve("single");
+    String living = own.getFileName().toString();
+    String dead = living.replace("." + Place.HERE.pid() + ".", ".999999999.");
+    Path one = meeting().resolve(dead);
+    Path two = meeting().resolve("0" + dead.substring(1));
+    Path far = meeting().resolve(dead.replace(Place.HERE.boot().toString(), "" + Place.NO_BOOT));
+    killed(one, two, far, single);
+    LeftIds left =
+        LeftIds.of(
+            List.of(meeting(), folder.resolve("none")),
+            Map.of("NCCL4J_UNIQUE_ID_FILE", single.toString()));
+    Diagnosis.Check check = left.check();
+    assertEquals(Diagnosis.Status.WARN, check.status());
+    assertTrue(
+        check.found().startsWith("3 files of processes that are gone, with their secrets: "),
+        check::found);
+    for (Path file : List.of(one, two, single)) {
+      assertTrue(check.found().contains(file.toString()), check::found);
+    }
+    assertEquals(Set.of(one, two, single), Set.copyOf(left.remove()));
+    assertEquals(2, files());
+    assertTrue(Files.exists(own) && Files.exists(far) && !Files.exists(single));
+    assertEquals("2 in use, or of another machine or container", left.check().found());
+    assertEquals(Diagnosis.Status.OK, left.check().status());
+  }
+
+  @Test
+  void theNextJobRemovesWhatKilledOnesLeft() throws Exception {
+    Assumptions.assumeTrue(Place.HERE.started() != 0, "processes cannot be told apart here");
+    MeetingFolder meeting = MeetingFolder.open(meeting());
+    Path own = meeting.leave("one", UniqueId.create(Backend.HOST));
+    String dead = own.getFileName().toString().replace("." + Place.HERE.pid() + ".", ".999999999.");
+    killed(meeting().resolve(dead));
+    Path foreign = Files.createFile(meeting().resolve("notes.txt"));
+    assertEquals(3, files());
+    meeting.leave("two", UniqueId.create(Backend.HOST));
+    assertFalse(Files.exists(meeting().resolve(dead)));
+    assertTrue(Files.exists(own) && Files.exists(foreign));
+  }
+
+  /** Anybody can take the name of a folder in /tmp, and only its owner can give it back. */
+  @Test
+  void aFolderThatIsTakenHasASubstitute() throws Exception {
+    Path taken = Files.createFile(folder.resolve("taken"));
+    Path substitute = folder.resolve("substitute");
+    UniqueId id = UniqueId.create(Backend.HOST);
+    List<Path> folders = List.of(taken, substitute);
+    MeetingFolder.openFirst(folders).leave("job", id);
+    assertEquals(id, MeetingFolder.openFirst(folders).take("job", SOON));
+    try (Stream<Path> files = Files.list(substitute)) {
+      assertEquals(1, files.count());
+    }
+    contains(
+        "set NCCL4J_RENDEZVOUS_DIR to a folder of yours",
+        SystemErrorException.class,
+        () -> MeetingFolder.openFirst(List.of(taken, taken)));
+    List<Path> standard = MeetingFolder.standard();
+    assertEquals(Path.of(System.getProperty("user.home"), ".nccl4j"), standard.getLast());
   }
 }

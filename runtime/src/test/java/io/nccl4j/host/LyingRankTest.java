@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
@@ -130,8 +131,7 @@ class LyingRankTest {
     String id = honest.expect("id");
     honest.tell(what + " " + id);
     try {
-      Rendezvous.join(HexFormat.of().parseHex(id), joiner(bytes, offset), Duration.ofSeconds(20))
-          .close();
+      Rendezvous.join(UniqueId.parse(id), joiner(bytes, offset), Duration.ofSeconds(20)).close();
     } catch (NcclException e) {
       // The honest rank says why.
       System.out.println("the liar hears: " + e.getMessage());
