@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.time.Duration;
+
 /**
  * A range of device memory.
  *
@@ -95,6 +97,44 @@ public interface DeviceBuffer extends AutoCloseable {
           byteSize() + " bytes do not fit into one array", "copy slices of the buffer");
     }
     return (int) elements;
+  }
+
+  /**
+   * Whether nothing writes to this buffer any more: no unfinished operation of this process uses
+   * it, and no peer can still write to it on behalf of a communicator that has failed.
+   *
+   * <p>When a communicator fails or is aborted in the middle of an operation, a peer that is slow
+   * or was stopped may end the step it is in later. Until it has seen the failure, has left, or is
+   * dead, the buffers which that operation writes to are not quiet: their contents may change, and
+   * using them is refused with {@link InvalidUsageException}. Closing them is allowed; their memory
+   * is given back when it is quiet. A peer that runs sees a failure within some milliseconds.
+   *
+   * <p>On the {@code cuda} backend this tells of this process's operations only, since NCCL does
+   * not tell when the peers of an aborted communicator have ended theirs.
+   */
+  boolean isQuiet();
+
+  /**
+   * Waits until this buffer {@linkplain #isQuiet() is quiet}.
+   *
+   * @param timeout how long at most, 0 or more
+   * @return false if it was not quiet in time
+   * @throws InvalidArgumentException if the timeout is null or negative
+   * @throws InterruptedException if this thread is interrupted while it waits
+   */
+  default boolean awaitQuiet(Duration timeout) throws InterruptedException {
+    if (timeout == null || timeout.isNegative()) {
+      throw new InvalidArgumentException(
+          "awaitQuiet: the timeout is " + timeout, "pass a duration of 0 or more");
+    }
+    long start = System.nanoTime();
+    while (!isQuiet()) {
+      if (Duration.ofNanos(System.nanoTime() - start).compareTo(timeout) >= 0) {
+        return false;
+      }
+      Thread.sleep(1);
+    }
+    return true;
   }
 
   /** Whether this buffer, or the buffer it is a slice of, has been closed. */

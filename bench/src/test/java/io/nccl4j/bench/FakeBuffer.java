@@ -64,6 +64,11 @@ final class FakeBuffer implements DeviceBuffer {
   }
 
   @Override
+  public boolean isQuiet() {
+    return true;
+  }
+
+  @Override
   public boolean isClosed() {
     return false;
   }

@@ -225,6 +225,11 @@ final class CudaBuffer implements DeviceBuffer {
   }
 
   @Override
+  public boolean isQuiet() {
+    return device.streams().userOf(root) == null;
+  }
+
+  @Override
   public boolean isClosed() {
     return (int) STATE.getOpaque(this) == CLOSED
         || (int) STATE.getOpaque(root) == CLOSED

@@ -63,6 +63,7 @@ final class CollectiveEngine extends Padded {
 
   private final HostCommunicator communicator;
   private final ControlBlock control;
+  private final Health health;
   private final int rank;
   private final int nranks;
   private final long[] outbox;
@@ -87,6 +88,7 @@ final class CollectiveEngine extends Padded {
   CollectiveEngine(HostCommunicator communicator, ControlBlock control) {
     this.communicator = communicator;
     this.control = control;
+    this.health = communicator.health();
     this.rank = communicator.rank();
     this.nranks = communicator.nranks();
     outbox = new long[nranks];
@@ -198,11 +200,11 @@ final class CollectiveEngine extends Padded {
           w.stage = HostWork.MOVE;
         }
         case HostWork.MOVE -> {
-          if (mover.move(w)) {
-            arrive(w, HostWork.LEAVE);
-          } else {
+          // To a rank that has failed its buffers may mean something else by now.
+          if (!health.isGoodForAll() || !mover.move(w) || !health.isGoodForAll()) {
             return Step.MOVED;
           }
+          arrive(w, HostWork.LEAVE);
         }
         case HostWork.LEAVE -> {
           if (!allArrived(w)) {

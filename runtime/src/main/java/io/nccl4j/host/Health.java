@@ -4,7 +4,6 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
-import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
@@ -13,16 +12,6 @@ import org.jspecify.annotations.Nullable;
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
 final class Health {
-  private static final VarHandle FAILURE;
-
-  static {
-    try {
-      FAILURE = MethodHandles.lookup().findVarHandle(Health.class, "failure", NcclException.class);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
-
   private final HostCommunicator communicator;
   private final ControlBlock control;
   private final LocalPart part;
@@ -69,14 +58,15 @@ final class Health {
   }
 
   /**
-   * Fails this communicator, once, and tells the other ranks.
+   * Fails this communicator, once, and tells the other ranks. They can see it before anybody here
+   * does, who may change buffers then: what they have read until they look was right.
    *
    * @param code what they read, see {@link RankState}
    * @param other the other rank concerned, or this one
    * @param seq the operation concerned, or 0
    */
-  void fail(NcclException cause, int code, int other, long seq) {
-    if (!FAILURE.compareAndSet(this, null, cause)) {
+  synchronized void fail(NcclException cause, int code, int other, long seq) {
+    if (failure != null) {
       return;
     }
     long state = control.state(rank);
@@ -86,6 +76,7 @@ final class Health {
       before = control.getAcquire(state);
     }
     control.advanceEpoch();
+    failure = cause;
     communicator.becomeQuietIfIdle();
   }
 
@@ -119,9 +110,25 @@ final class Health {
 
   /** Looks for failures if something has changed; cheap if not. */
   void look() {
-    if (control.epoch() != seenEpoch || splitOff && part.group().epoch() != seenGroupEpoch) {
+    if (hasNews()) {
       lookAtAll();
     }
+  }
+
+  /** Whether a rank has failed, died or left since somebody looked. */
+  boolean hasNews() {
+    return control.epoch() != seenEpoch || splitOff && part.group().epoch() != seenGroupEpoch;
+  }
+
+  /**
+   * Whether nobody has failed, as far as is known when all reads before this call are done. Before
+   * that holds no rank may write to others' buffers, and what it has read of them counts only if it
+   * still holds afterwards.
+   */
+  boolean isGoodForAll() {
+    VarHandle.acquireFence();
+    look();
+    return failure == null;
   }
 
   /** Fails if a rank has failed or died, or if the one the work waits for has left. */
@@ -204,6 +211,11 @@ final class Health {
         new PeerFailedException(peer, problem, "see that rank's message; close this communicator"));
   }
 
+  private boolean isQuiet(int k) {
+    return RankState.isQuiet(control.getAcquire(control.state(k)))
+        || part.group().isDead(part.processOf(k));
+  }
+
   /**
    * Whether no other rank can touch this rank's memory on behalf of this communicator; once true,
    * it stays so.
@@ -214,13 +226,22 @@ final class Health {
       return true;
     }
     for (int k = 0; k < nranks; k++) {
-      if (k != rank
-          && !RankState.isQuiet(control.getAcquire(control.state(k)))
-          && !part.group().isDead(part.processOf(k))) {
+      if (k != rank && !isQuiet(k)) {
         return false;
       }
     }
     peersQuiet = true;
     return true;
+  }
+
+  /** The ranks that are not quiet, for messages. */
+  String restless() {
+    StringBuilder text = new StringBuilder();
+    for (int k = 0; k < nranks && !peersAreQuiet(); k++) {
+      if (k != rank && !isQuiet(k)) {
+        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k);
+      }
+    }
+    return text.isEmpty() ? "all are quiet by now" : text.toString();
   }
 }

@@ -123,16 +123,6 @@ final class HostBuffer implements DeviceBuffer {
     return shared;
   }
 
-  /** Whether closing it frees memory of the heap. */
-  boolean ownsMemory() {
-    return block != null || pooled != null;
-  }
-
-  /** What stands for its memory, as long as that is not freed. */
-  Object memory() {
-    return pooled == null ? this : pooled;
-  }
-
   /** The allocated or wrapped buffer this one is a part of, or this one. */
   HostBuffer root() {
     return root;
@@ -172,14 +162,14 @@ final class HostBuffer implements DeviceBuffer {
 
   @Override
   public void copyFrom(Object array) {
-    requireOpen();
+    requireUsable("copyFrom");
     MemorySegment source = HeapArrays.fitting(array, bytes);
     MemorySegment.copy(source, 0, segment, offset, source.byteSize());
   }
 
   @Override
   public void copyTo(Object array) {
-    requireOpen();
+    requireUsable("copyTo");
     MemorySegment target = HeapArrays.fitting(array, bytes);
     MemorySegment.copy(segment, offset, target, 0, target.byteSize());
   }
@@ -189,6 +179,18 @@ final class HostBuffer implements DeviceBuffer {
       throw new InvalidUsageException(
           "the buffer is closed", "keep buffers open until their last use");
     }
+  }
+
+  /** Refuses a closed buffer, and one that peers may still write to. */
+  void requireUsable(String call) {
+    requireOpen();
+    HostProcess.self().quarantine().requireQuiet(this, call);
+  }
+
+  @Override
+  public boolean isQuiet() {
+    return HostProcess.self().userOf(root) == null
+        && HostProcess.self().quarantine().isQuiet(address(), bytes);
   }
 
   @Override
@@ -219,7 +221,9 @@ final class HostBuffer implements DeviceBuffer {
       }
     }
     if (CLOSED.compareAndSet(this, false, true) && block != null) {
-      HostProcess.self().heap().free(block, HostProcess.self().quarantineOf(this));
+      HostProcess.self()
+          .heap()
+          .free(block, HostProcess.self().quarantine().whenUntouched(address(), bytes));
     }
   }
 }

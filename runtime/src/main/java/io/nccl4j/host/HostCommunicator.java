@@ -230,6 +230,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   @Override
+  protected void requireQuiet(DeviceBuffer buffer, OpKind kind) {
+    HostProcess.self().quarantine().requireQuiet((HostBuffer) buffer, kind.label());
+  }
+
+  @Override
   protected void requireReady() {
     if (closed) {
       throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
@@ -396,18 +401,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   // ---- completion and failure
 
-  /** A work was given up; the communicator has failed. */
-  void dropped(HostWork work) {
-    if (work.stage != HostWork.QUEUED && nranks() > 1) {
-      if (work.send instanceof HostBuffer send) {
-        HostProcess.self().quarantine(send.root(), this);
-      }
-      if (work.recv instanceof HostBuffer recv) {
-        HostProcess.self().quarantine(recv.root(), this);
-      }
-    }
-  }
-
   /**
    * Tells the others when this failed rank has no work left. It may have left, and its control
    * block be gone.
@@ -441,19 +434,26 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public State state() {
-    // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
-    synchronized (health) {
-      synchronized (this) {
-        if (closed) {
-          return State.CLOSED;
-        }
-        health.look();
-      }
+    lookAtPeers();
+    if (closed) {
+      return State.CLOSED;
     }
     NcclException cause = health.failure();
     return cause == null
         ? State.READY
         : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
+  }
+
+  /** Looks for failures of other ranks. Any thread may, while it is in no call of this rank. */
+  void lookAtPeers() {
+    // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
+    synchronized (health) {
+      synchronized (this) {
+        if (!closed) {
+          health.look();
+        }
+      }
+    }
   }
 
   @Override

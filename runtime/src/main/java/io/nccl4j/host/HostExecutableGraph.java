@@ -111,6 +111,9 @@ final class HostExecutableGraph implements ExecutableGraph {
             "launch: a buffer in the graph is closed",
             "keep buffers open until the executable graph is closed");
       }
+      if (owner instanceof HostBuffer buffer) {
+        HostProcess.self().quarantine().requireQuiet(buffer, "launch");
+      }
     }
     own.awaitRoom();
     int entered = 0;

@@ -63,7 +63,8 @@ final class HostPool extends StreamPool<HostBuffer> {
 
   @Override
   protected boolean isInReach(PoolBlock block) {
-    return HostProcess.self().isQuarantined(block);
+    long start = ((Chunk) block.chunk()).memory.segment().address() + block.offset();
+    return !HostProcess.self().quarantine().isUntouched(start, block.size());
   }
 
   @Override

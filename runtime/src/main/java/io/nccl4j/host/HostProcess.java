@@ -7,20 +7,15 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
 import io.nccl4j.bootstrap.HeapFile;
 import io.nccl4j.bootstrap.Member;
-import io.nccl4j.memory.PoolBlock;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.HashMap;
-import java.util.HashSet;
-import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
@@ -53,7 +48,7 @@ final class HostProcess {
   private final AtomicLong handles = new AtomicLong();
   private final List<HostCommunicator> communicators = new CopyOnWriteArrayList<>();
   private final List<HostExecutableGraph> graphs = new CopyOnWriteArrayList<>();
-  private final Map<Object, Set<HostCommunicator>> quarantine = new IdentityHashMap<>();
+  private final Quarantine quarantine = new Quarantine();
 
   private HostProcess() {}
 
@@ -189,43 +184,20 @@ final class HostProcess {
     return null;
   }
 
-  /** Notes that ranks of a failed communicator may still read or write a buffer. */
-  void quarantine(HostBuffer root, HostCommunicator communicator) {
-    if (!root.ownsMemory()) {
-      return;
-    }
-    synchronized (quarantine) {
-      Set<HostCommunicator> involved =
-          quarantine.computeIfAbsent(root.memory(), ignored -> new HashSet<>());
-      involved.removeIf(earlier -> earlier.health().peersAreQuiet());
-      involved.add(communicator);
-    }
+  /** What ranks of failed communicators may still touch. */
+  Quarantine quarantine() {
+    return quarantine;
   }
 
-  /** When the memory of a buffer may be used for something else. */
-  BooleanSupplier quarantineOf(HostBuffer root) {
-    Set<HostCommunicator> involved;
-    synchronized (quarantine) {
-      involved = quarantine.remove(root.memory());
-    }
-    return involved == null
-        ? () -> true
-        : () -> involved.stream().allMatch(communicator -> communicator.health().peersAreQuiet());
-  }
-
-  /** Whether ranks of a failed communicator may still read or write a pool's block. */
-  boolean isQuarantined(PoolBlock block) {
-    synchronized (quarantine) {
-      Set<HostCommunicator> involved = quarantine.get(block);
-      if (involved == null) {
-        return false;
+  /**
+   * Lets ranks that are in no call learn that their communicator has failed. Until they have, their
+   * peers must not use the buffers of what was given up.
+   */
+  void lookAtPeers() {
+    for (HostCommunicator communicator : communicators) {
+      if (communicator.health().hasNews()) {
+        communicator.lookAtPeers();
       }
-      boolean quiet =
-          involved.stream().allMatch(communicator -> communicator.health().peersAreQuiet());
-      if (quiet) {
-        quarantine.remove(block);
-      }
-      return !quiet;
     }
   }
 }

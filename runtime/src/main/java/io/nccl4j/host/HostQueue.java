@@ -315,7 +315,7 @@ class HostQueue extends Padded {
     if (earlier == null) {
       error = communicator.failure().orElse(null);
     }
-    communicator.dropped(work);
+    HostProcess.self().quarantine().add(work);
   }
 
   private int stepTask(StreamTask task, int patience) {

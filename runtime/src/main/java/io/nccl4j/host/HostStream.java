@@ -284,7 +284,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
 
   private static HostBuffer host(@Nullable DeviceBuffer buffer, String name) {
     HostBuffer own = TransferChecks.device(buffer, name, HostBuffer.class, Backend.HOST);
-    own.requireOpen();
+    own.requireUsable(name + " of a copy or fill");
     return own;
   }
 

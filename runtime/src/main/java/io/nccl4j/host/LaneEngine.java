@@ -29,8 +29,6 @@ final class LaneEngine extends Padded {
   private static final long MODE = 16;
   private static final long PULLED = 0;
   private static final long CHUNKED = 1;
-  private static final long PULL_BYTES = 32 << 20;
-
   private static final VarHandle COUNTER = MethodHandles.arrayElementVarHandle(long[].class);
 
   private final HostCommunicator communicator;
@@ -205,15 +203,22 @@ final class LaneEngine extends Padded {
   }
 
   private int pull(HostWork w, int peer, long slot) {
+    Health health = communicator.health();
+    if (!health.isGoodForAll()) {
+      return Step.MOVED;
+    }
     HostBuffer buffer = w.recvBuffer();
-    long length = Math.min(PULL_BYTES, bytes(w) - w.position);
+    long length = Math.min(Copies.STEP, bytes(w) - w.position);
     HostCommunicator local = communicator.local(peer);
     MemorySegment source =
         local == null ? communicator.heapOf(peer) : local.lanes().sendRefs[refOf(rank, w.seq)];
     long from = control.getPlain(slot + OFFSET) + w.position;
-    Copies.copy(source, from, buffer.segment(), buffer.offset() + w.position, length);
+    Copies.copyPart(source, from, buffer.segment(), buffer.offset() + w.position, length, bytes(w));
     w.position += length;
-    return w.position < bytes(w) ? Step.MOVED : finishReceive(w, peer, true);
+    // A sender that has failed may have changed what was read.
+    return w.position < bytes(w) || !health.isGoodForAll()
+        ? Step.MOVED
+        : finishReceive(w, peer, true);
   }
 
   private int takeChunks(HostWork w, int peer, long slot) {

@@ -39,7 +39,7 @@ final class Progress {
   private static final long IDLE_TICK_NANOS = 10_000_000;
   private static final int TICKS_TO_IDLE = 1000;
 
-  /** Ticks between two looks at memory that waits to be freed. */
+  /** Ticks between two looks at peers, and at memory that waits for them. */
   private static final int TICKS_TO_SWEEP = 8;
 
   private static final Object LOCK = new Object();
@@ -295,6 +295,7 @@ final class Progress {
     HelperThread.rethrow(failure);
     Promise.deliverAll();
     if (ticks % TICKS_TO_SWEEP == 0) {
+      HostProcess.self().lookAtPeers();
       HostProcess.self().heap().sweepIfWaiting();
     }
     return true;

@@ -15,7 +15,6 @@ import java.lang.foreign.MemorySegment;
  */
 final class ShareMover extends Padded {
   private static final long FOLD_BYTES = 1 << 20;
-  private static final long COPY_BYTES = 32 << 20;
   private static final long SHARE_ALIGNMENT = 128;
 
   private final CollectiveEngine engine;
@@ -322,8 +321,9 @@ final class ShareMover extends Padded {
       block(w, (rank + w.item) % items);
       long rest = bytes - w.position;
       if (rest > 0) {
-        long length = Math.min(rest, COPY_BYTES);
-        Copies.copy(source, sourceOffset + w.position, target, targetOffset + w.position, length);
+        long length = Math.min(rest, Copies.STEP);
+        Copies.copyPart(
+            source, sourceOffset + w.position, target, targetOffset + w.position, length, bytes);
         w.position += length;
         if (length < rest) {
           return false;

@@ -73,6 +73,13 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   /** Whether this backend made the buffer. */
   protected abstract boolean isOwn(DeviceBuffer buffer);
 
+  /**
+   * Throws if a peer of a failed communicator may still write to this backend's buffer.
+   *
+   * @throws InvalidUsageException that says who
+   */
+  protected void requireQuiet(DeviceBuffer buffer, OpKind kind) {}
+
   /** The stream as this backend's own, or null if it is another's. */
   protected abstract @Nullable EngineStream<W> engineStream(Stream stream);
 
@@ -723,11 +730,15 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   }
 
   private void requireOwn(@Nullable DeviceBuffer buffer, String name, OpKind kind) {
-    if (buffer != null && !isOwn(buffer)) {
+    if (buffer == null) {
+      return;
+    }
+    if (!isOwn(buffer)) {
       throw new InvalidArgumentException(
           kind.label() + ": the " + name + " buffer is a " + buffer.getClass().getName(),
           "pass a buffer that communicator.device() allocated or wrapped");
     }
+    requireQuiet(buffer, kind);
   }
 
   private W takeFromFifo() {

@@ -90,6 +90,24 @@ public final class ChildJvm implements AutoCloseable {
     }
   }
 
+  /** Waits up to 30 s for a line that starts with one of these, and returns all of it. */
+  public String expectAny(String... prefixes) throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (true) {
+      String line = lines.poll(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+      if (line == null || line.startsWith(END)) {
+        throw new AssertionError(
+            "no line " + List.of(prefixes) + " but " + seen + (line == null ? "" : END));
+      }
+      for (String prefix : prefixes) {
+        if (line.startsWith(prefix)) {
+          return line;
+        }
+      }
+      seen.add(line);
+    }
+  }
+
   /** Sends a line to its standard input. */
   public void tell(String line) throws IOException {
     process.getOutputStream().write((line + "\n").getBytes(StandardCharsets.UTF_8));

@@ -27,6 +27,7 @@ import java.time.Duration;
  * <pre>
  * join ID NRANKS RANK    joined | failed …
  * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
+ * sum COUNT SALT         summed WRONG | failed …: one sum, see LateRankTest
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
  * warm ITERATIONS        warm: a warm-up with everything, see warmUp
  * splits COUNT           split: one communicator after the other
@@ -86,6 +87,11 @@ final class RankMain {
       case "loop" -> {
         loop(Integer.parseInt(words[1]));
         yield "never";
+      }
+      case "sum" -> {
+        int salt = Integer.parseInt(words[2]);
+        yield "summed "
+            + LateRankTest.sum(communicator, stream, Integer.parseInt(words[1]), salt, () -> {});
       }
       case "trials" -> "agreed " + trials(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
       case "warm" -> {

@@ -15,6 +15,12 @@ public final class Copies {
   /** Copies from this size on are made whole: past the caches is faster for what fits none. */
   private static final long WHOLE = 16 << 20;
 
+  /**
+   * The most that a step of an operation copies into one buffer before it looks whether somebody
+   * has failed. Large enough to be copied past the caches.
+   */
+  public static final long STEP = 4 << 20;
+
   /** From this size on the JVM may use non-temporal stores, which later stores may overtake. */
   private static final long FENCED = 1 << 20;
 
@@ -42,6 +48,25 @@ public final class Copies {
       MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);
     } else if (!isSame(src, srcOffset, dst, dstOffset)) {
       copyLong(src, srcOffset, dst, dstOffset, bytes);
+    }
+  }
+
+  /**
+   * Copies a part of up to {@link #STEP} bytes in the way that is fastest for the whole; as {@link
+   * #copy} otherwise.
+   */
+  public static void copyPart(
+      MemorySegment src,
+      long srcOffset,
+      MemorySegment dst,
+      long dstOffset,
+      long bytes,
+      long whole) {
+    if (whole < WHOLE) {
+      copy(src, srcOffset, dst, dstOffset, bytes);
+    } else if (!isSame(src, srcOffset, dst, dstOffset)) {
+      MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);
+      VarHandle.fullFence();
     }
   }
 
