@@ -100,7 +100,7 @@ public interface Communicator extends AutoCloseable {
    * @throws SystemErrorException if the process that created the id cannot be reached
    * @throws BackendUnavailableException if ranks of other processes cannot be reached from this
    *     one; the message says why
-   * @throws AbortedException if the calling thread was interrupted
+   * @throws InterruptedWaitException if the calling thread was interrupted; no rank joins then
    */
   static Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
@@ -123,25 +123,35 @@ public interface Communicator extends AutoCloseable {
 
   /**
    * Like {@link #initRank} but does not wait: the future completes, or fails, when all ranks have
-   * come.
+   * come. Cancelling the future gives up joining, for all ranks; so does completing it otherwise,
+   * as {@link CompletableFuture#orTimeout} does.
    */
   static CompletableFuture<Communicator> initRankAsync(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     CompletableFuture<Communicator> result = new CompletableFuture<>();
-    Thread.ofPlatform()
-        .daemon()
-        .name("nccl4j-init-" + rank)
-        .start(
-            () -> {
-              try {
-                Communicator communicator = initRank(device, nranks, id, rank, config);
-                if (!result.complete(communicator)) {
-                  communicator.close();
-                }
-              } catch (Throwable e) {
-                result.completeExceptionally(e);
-              }
-            });
+    Thread joining =
+        Thread.ofPlatform()
+            .daemon()
+            .name("nccl4j-init-" + rank)
+            .start(
+                () -> {
+                  Communicator communicator;
+                  try {
+                    communicator = initRank(device, nranks, id, rank, config);
+                  } catch (Throwable e) {
+                    result.completeExceptionally(e);
+                    return;
+                  }
+                  if (!result.complete(communicator)) {
+                    communicator.close();
+                  }
+                });
+    result.whenComplete(
+        (communicator, failure) -> {
+          if (Thread.currentThread() != joining) {
+            joining.interrupt();
+          }
+        });
     return result;
   }
 
@@ -387,6 +397,8 @@ public interface Communicator extends AutoCloseable {
    * @throws InvalidUsageException if a group is open on this thread
    * @throws MismatchException on every rank, if the plans are not equal; nothing was run then, and
    *     the communicator stays usable
+   * @throws InterruptedWaitException if the calling thread was interrupted; the communicator is
+   *     aborted then
    * @throws NcclException if an operation failed, as {@link Stream#synchronize()} throws it
    */
   void warmUp(WarmUp plan);
@@ -403,6 +415,8 @@ public interface Communicator extends AutoCloseable {
    * @param color 0 or more, or {@link #NO_COLOR}
    * @throws InvalidUsageException if operations of this rank are unfinished, or a group is open on
    *     this thread
+   * @throws InterruptedWaitException if the calling thread was interrupted; there is no new
+   *     communicator then, and this one may have failed: see {@link #state}
    * @return the new communicator of this rank's color, which its caller closes; null for {@link
    *     #NO_COLOR}
    */
@@ -419,7 +433,8 @@ public interface Communicator extends AutoCloseable {
    * Completes this rank's unfinished operations within the configuration's close timeout, then
    * leaves. It is local: other ranks may go on as long as they need nothing more of this rank; if
    * they do, they fail at once, saying so. Closing twice does nothing. What is unfinished after
-   * that is given up, and fails on the other ranks.
+   * that is given up, and fails on the other ranks; on an interrupted thread, what has to be waited
+   * for at all.
    *
    * @throws InvalidUsageException if operations lie in an open group, or cannot be given up because
    *     they are queued behind another communicator's; it is not closed then

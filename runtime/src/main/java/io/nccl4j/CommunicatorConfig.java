@@ -302,7 +302,11 @@ public final class CommunicatorConfig {
             setting + " is " + timeout, "use a positive duration, or CommunicatorConfig.OFF");
       }
       sources.put(setting, "argument");
-      // Longer than a long of nanoseconds is the same as never.
+      return atMostOff(timeout);
+    }
+
+    /** Longer than a long of nanoseconds is the same as never. */
+    private static Duration atMostOff(Duration timeout) {
       return timeout.compareTo(OFF) > 0 ? OFF : timeout;
     }
 
@@ -329,11 +333,12 @@ public final class CommunicatorConfig {
             setting + " is '" + text + "'", "use a number with a unit: 500ms, 30s or 5m; or off");
       }
       long number = Long.parseLong(matcher.group(1));
-      return switch (matcher.group(2)) {
-        case "ms" -> Duration.ofMillis(number);
-        case "s" -> Duration.ofSeconds(number);
-        default -> Duration.ofMinutes(number);
-      };
+      return atMostOff(
+          switch (matcher.group(2)) {
+            case "ms" -> Duration.ofMillis(number);
+            case "s" -> Duration.ofSeconds(number);
+            default -> Duration.ofMinutes(number);
+          });
     }
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 
 /** The communicators of several ranks in this process, in rank order, closed together. */
 public final class Communicators implements AutoCloseable, Iterable<Communicator> {
@@ -17,6 +18,11 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
      */
     void run(Communicator communicator) throws Exception;
   }
+
+  /** How long an interrupted caller waits for ranks that are told to end. */
+  private static final long LETTING_GO_NANOS = 4_000_000;
+
+  private static final long LOOK_NANOS = 100_000;
 
   private final List<Communicator> ranks;
 
@@ -45,6 +51,11 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
    * aborted so that no other rank waits for it, and its exception is thrown here with the others'
    * suppressed.
    *
+   * <p>If the calling thread is interrupted, the communicators are aborted and the ranks' threads
+   * interrupted, which ends what they wait for; a task that goes on all the same is not waited for.
+   *
+   * @throws InterruptedWaitException if the calling thread was interrupted; with the ranks'
+   *     exceptions suppressed
    * @throws Exception the first exception of any rank
    */
   public void run(RankTask task) throws Exception {
@@ -57,21 +68,39 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
               .unstarted(() -> runRank(task, rank, failures)));
     }
     threads.forEach(Thread::start);
-    boolean interrupted = false;
-    for (Thread thread : threads) {
-      while (thread.isAlive()) {
-        try {
-          thread.join();
-        } catch (InterruptedException e) {
-          interrupted = true;
-          ranks.forEach(Communicator::abort);
-        }
+    try {
+      for (Thread thread : threads) {
+        thread.join();
       }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
+    } catch (InterruptedException e) {
+      throw interrupted(threads, failures);
     }
     rethrow(failures);
+  }
+
+  /** Ends the ranks as far as they can be ended. */
+  private InterruptedWaitException interrupted(List<Thread> threads, List<Throwable> failures) {
+    ranks.forEach(Communicator::abort);
+    threads.forEach(Thread::interrupt);
+    long end = System.nanoTime() + LETTING_GO_NANOS;
+    StringBuilder running = new StringBuilder();
+    for (Thread thread : threads) {
+      while (thread.isAlive() && end - System.nanoTime() > 0) {
+        LockSupport.parkNanos(LOOK_NANOS);
+      }
+      if (thread.isAlive()) {
+        running.append(running.isEmpty() ? "" : ", ").append(thread.getName());
+      }
+    }
+    InterruptedWaitException e =
+        new InterruptedWaitException(
+            "interrupted while the ranks ran, which are aborted",
+            running.isEmpty() ? "" : "these threads have not ended yet: " + running);
+    synchronized (failures) {
+      failures.forEach(e::addSuppressed);
+    }
+    Thread.currentThread().interrupt();
+    return e;
   }
 
   private void runRank(RankTask task, Communicator rank, List<Throwable> failures) {

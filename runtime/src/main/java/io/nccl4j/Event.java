@@ -17,6 +17,8 @@ public interface Event extends AutoCloseable {
   /**
    * Waits until the last record is complete.
    *
+   * @throws InterruptedWaitException if the calling thread was interrupted; the work stays queued
+   *     and goes on
    * @throws NcclException if work queued before the record failed
    */
   void synchronize();

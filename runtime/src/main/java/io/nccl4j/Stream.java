@@ -79,6 +79,8 @@ public interface Stream extends AutoCloseable {
    * Waits until everything queued so far is complete. Each operation has its communicator's
    * deadline.
    *
+   * @throws InterruptedWaitException if the calling thread was interrupted; the work stays queued
+   *     and goes on
    * @throws NcclException if a queued work failed
    */
   void synchronize();
@@ -88,6 +90,7 @@ public interface Stream extends AutoCloseable {
    * queued and goes on.
    *
    * @throws DeadlineException if the time is over; the message says what is waited for
+   * @throws InterruptedWaitException if the calling thread was interrupted; the same holds then
    * @throws NcclException if a queued work failed
    */
   void synchronize(Duration timeout);
@@ -95,7 +98,8 @@ public interface Stream extends AutoCloseable {
   /**
    * Completes what is queued, within the deadlines of its operations, and releases the stream. On a
    * stream that is being captured it gives the capture up, which began there; a stream that joined
-   * leaves the capture. Closing twice does nothing.
+   * leaves the capture. On an interrupted thread what has to be waited for is given up: the
+   * operations' communicators fail. Closing twice does nothing.
    */
   @Override
   void close();

@@ -100,9 +100,12 @@ public final class UniqueId {
    * whose maker is certainly gone, because a job was killed for example, counts as none: it waits
    * for another one in its place.
    *
+   * @param timeout longest wait; may be as long as a duration can be
    * @throws DeadlineException if it does not appear in time
-   * @throws SystemErrorException if it cannot be read, or belongs to somebody else or others may
-   *     read it
+   * @throws InterruptedWaitException if the calling thread was interrupted
+   * @throws SystemErrorException if it cannot be read, is no regular file, or belongs to somebody
+   *     else or others may read it
+   * @throws InvalidArgumentException if the timeout is negative, or the file holds something else
    */
   public static UniqueId readFrom(Path file, Duration timeout) {
     return UniqueIdFile.read(Require.present(file, "file"), Require.present(timeout, "timeout"));

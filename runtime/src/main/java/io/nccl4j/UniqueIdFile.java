@@ -1,10 +1,13 @@
 package io.nccl4j;
 
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -22,6 +25,9 @@ final class UniqueIdFile {
       PosixFilePermissions.fromString("rw-------");
   private static final String MAKER = "maker ";
   private static final long POLL_NANOS = 5_000_000;
+
+  /** More than an id and blanks: of another file that is not read either. */
+  private static final int MAX_BYTES = 4096;
 
   private UniqueIdFile() {}
 
@@ -44,16 +50,21 @@ final class UniqueIdFile {
   }
 
   static UniqueId read(Path file, Duration timeout) {
+    if (timeout.isNegative()) {
+      throw new InvalidArgumentException(
+          "the timeout is " + timeout, "pass a duration of 0 or more");
+    }
     long start = System.nanoTime();
     while (true) {
       try {
+        refuseUnlessRegular(file);
         if (isPosix(file)) {
           refuseIfShared(file);
           refuseIfForeign(file);
         }
-        return parse(file, Files.readString(file));
+        return parse(file, content(file));
       } catch (NoSuchFileException e) {
-        if (System.nanoTime() - start > timeout.toNanos()) {
+        if (Duration.ofNanos(System.nanoTime() - start).compareTo(timeout) > 0) {
           throw new DeadlineException(
                   "the unique id file "
                       + file
@@ -64,7 +75,7 @@ final class UniqueIdFile {
                   "check that the rank that writes it has started and uses the same path")
               .causedBy(e);
         }
-        LockSupport.parkNanos(POLL_NANOS);
+        pause(file);
       } catch (IOException e) {
         throw new SystemErrorException(
                 "cannot read the unique id from " + file + ": " + e, "check its permissions")
@@ -89,6 +100,29 @@ final class UniqueIdFile {
           "the one that is there is an earlier job's, whose process is gone (" + maker + ")");
     }
     return id.from(file, maker);
+  }
+
+  private static void pause(Path file) {
+    if (Thread.currentThread().isInterrupted()) {
+      throw new InterruptedWaitException(
+          "interrupted while waiting for the unique id file " + file, "");
+    }
+    LockSupport.parkNanos(POLL_NANOS);
+  }
+
+  /** Opening a pipe would wait for whoever writes to it, without limit. */
+  private static void refuseUnlessRegular(Path file) throws IOException {
+    if (!Files.readAttributes(file, BasicFileAttributes.class).isRegularFile()) {
+      throw new SystemErrorException(
+          "the unique id file " + file + " is not a regular file",
+          "name the file that UniqueId.writeTo wrote");
+    }
+  }
+
+  private static String content(Path file) throws IOException {
+    try (InputStream in = Files.newInputStream(file)) {
+      return new String(in.readNBytes(MAX_BYTES), StandardCharsets.UTF_8);
+    }
   }
 
   private static void refuseIfShared(Path file) throws IOException {

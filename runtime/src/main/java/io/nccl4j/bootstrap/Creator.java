@@ -60,6 +60,7 @@ final class Creator {
 
   static final int FDS_PER_PACKET = 64;
 
+  private static final String GAVE_UP = "it died or gave up";
   private static final int MAX_PACKET_BYTES = 512;
   private static final int[] NO_FDS = {};
 
@@ -340,7 +341,7 @@ final class Creator {
     int heapFd = message.fds().length == 1 ? message.fds()[0] : -1;
     Session.Packet packet = Session.parse(message.bytes());
     if (message.bytes().length == 0) {
-      lost(c, "it died or gave up");
+      lost(c, GAVE_UP);
     } else if (packet == null) {
       lost(c, "it sent garbage");
     } else if (c.phase == Phase.HELLO && packet.type() == Session.HELLO) {
@@ -348,6 +349,8 @@ final class Creator {
     } else if (c.phase == Phase.JOIN && packet.type() == Session.JOIN) {
       joined(c, packet, heapFd);
       heapFd = -1;
+    } else if (c.phase == Phase.JOIN && packet.type() == Session.DECLINE) {
+      declined(c, packet);
     } else {
       lost(c, "it sent a packet of type " + packet.type());
     }
@@ -399,6 +402,18 @@ final class Creator {
     if (refusal != null) {
       answer(c, refusal.encode(), NO_FDS);
     }
+  }
+
+  /** A rank gave up before it had joined: as if it had joined and gone. */
+  private void declined(Connection c, Session.Packet packet) {
+    if (c.session.verify(packet)) {
+      try {
+        c.seat = Seat.decode(ByteBuffer.wrap(packet.body()));
+      } catch (RuntimeException e) {
+        LOG.debug("rendezvous {}: a joiner cannot be understood", id.name(), e);
+      }
+    }
+    lost(c, GAVE_UP);
   }
 
   private void refuse(Connection c, byte reason) {

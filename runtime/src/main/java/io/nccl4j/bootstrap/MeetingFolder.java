@@ -1,6 +1,7 @@
 package io.nccl4j.bootstrap;
 
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
@@ -155,10 +156,11 @@ final class MeetingFolder {
    * Takes the id that another process leaves.
    *
    * @throws DeadlineException if there is none in time
+   * @throws InterruptedWaitException if the thread was interrupted; it stays so
    * @throws SystemErrorException if others could have read or written it
    */
   UniqueId take(String job, Duration timeout) {
-    long start = System.nanoTime();
+    Deadline deadline = Deadline.after(timeout);
     while (true) {
       for (Path file : of(job)) {
         if (alive(file)) {
@@ -169,12 +171,16 @@ final class MeetingFolder {
           }
         }
       }
-      if (System.nanoTime() - start > timeout.toNanos()) {
+      if (deadline.passed()) {
         throw new DeadlineException(
-            "no unique id came to " + folder + " within " + timeout.toMillis() + " ms",
+            "no unique id came to " + folder + " within " + deadline,
             "check that the process with rank 0 has started, on this machine if "
                 + JobLaunch.FOLDER
                 + " does not name a shared folder");
+      }
+      if (Thread.currentThread().isInterrupted()) {
+        throw new InterruptedWaitException(
+            "interrupted while waiting for a unique id in " + folder, "");
       }
       LockSupport.parkNanos(POLL_NANOS);
     }

@@ -29,11 +29,19 @@ import org.jspecify.annotations.Nullable;
 final class RemoteJoin implements AutoCloseable {
   private static final Logger LOG = LogManager.getLogger(RemoteJoin.class);
 
-  private static final long SLICE_MILLIS = 50;
+  /** An interrupt is seen after that long at most. */
+  private static final long SLICE_MILLIS = 4;
+
   private static final long PAUSE_MILLIS = 2;
 
   /** How much longer than its deadline a rank waits to be told who is missing. */
   private static final long GRACE_MILLIS = 500;
+
+  /** How long an interrupted rank waits to be told whether it has joined in that moment. */
+  private static final long LAST_LOOK_MILLIS = 5;
+
+  /** How long is tried, in the background, to tell the creator that a rank does not come. */
+  private static final long DECLINE_MILLIS = 2000;
 
   private static final int MAX_PACKET_BYTES = Session.HEADER_BYTES + Session.MAX_BODY_BYTES;
   private static final int MAX_ANSWER_BYTES = 1 << 20;
@@ -47,6 +55,12 @@ final class RemoteJoin implements AutoCloseable {
 
   /** Descriptors received and not handed on yet. */
   private int[] heapFds = NO_FDS;
+
+  /** Whether the creator counts this rank as one that has come. */
+  private boolean joined;
+
+  /** Until when an answer is waited for that is under way; null unless this rank gave up. */
+  private @Nullable Deadline lastLook;
 
   private RemoteJoin(RendezvousId id, Joiner joiner, int socket) {
     this.id = id;
@@ -67,9 +81,37 @@ final class RemoteJoin implements AutoCloseable {
         }
         pause(joiner, deadline, id);
       }
+    } catch (InterruptedException e) {
+      decline(id, joiner);
+      throw Rendezvous.interrupted(joiner.rank(), e);
     } catch (LibcException e) {
       throw Rendezvous.systemError("rank " + joiner.rank() + " cannot join", e);
     }
+  }
+
+  /**
+   * Tells the creator that a rank does not come, which ends the rendezvous for all; in the
+   * background, since the rank waits no longer.
+   */
+  private static void decline(RendezvousId id, Joiner joiner) {
+    Thread.ofPlatform()
+        .daemon()
+        .name("nccl4j-decline-" + joiner.rank())
+        .start(
+            () -> {
+              Deadline deadline = Deadline.afterMillis(DECLINE_MILLIS);
+              try (RemoteJoin join = new RemoteJoin(id, joiner, connect(id, joiner, deadline))) {
+                if (join.greet(deadline)) {
+                  ByteBuffer seat = ByteBuffer.allocate(Seat.MAX_BYTES);
+                  Seat.here(joiner).encode(seat);
+                  join.send(
+                      join.session.seal(
+                          Session.DECLINE, Arrays.copyOf(seat.array(), seat.position())));
+                }
+              } catch (NcclException | LibcException | InterruptedException e) {
+                LOG.debug("rank {} cannot say that it does not come", joiner.rank(), e);
+              }
+            });
   }
 
   @Override
@@ -148,7 +190,8 @@ final class RemoteJoin implements AutoCloseable {
         id.orOld("keep it alive until all ranks have joined"));
   }
 
-  private static int connect(RendezvousId id, Joiner joiner, Deadline deadline) {
+  private static int connect(RendezvousId id, Joiner joiner, Deadline deadline)
+      throws InterruptedException {
     while (true) {
       int socket = UnixSockets.socket(Creator.SOCKET_TYPE);
       try {
@@ -182,7 +225,7 @@ final class RemoteJoin implements AutoCloseable {
   // ---------------------------------------------------------------- the conversation
 
   /** Both sides prove that they know the secret; false if the creator dropped the connection. */
-  private boolean greet(Deadline deadline) {
+  private boolean greet(Deadline deadline) throws InterruptedException {
     byte[] nonce = RendezvousId.random(Session.NONCE_BYTES);
     byte[] hello =
         ByteBuffer.allocate(Integer.BYTES + nonce.length)
@@ -206,7 +249,22 @@ final class RemoteJoin implements AutoCloseable {
     return true;
   }
 
-  private Membership finish(Deadline deadline) {
+  private Membership finish(Deadline deadline) throws InterruptedException {
+    try {
+      return joinAndWait(deadline);
+    } catch (NcclException e) {
+      if (lastLook != null) {
+        throw Rendezvous.interrupted(joiner.rank(), e);
+      }
+      throw e;
+    } finally {
+      if (lastLook != null) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  private Membership joinAndWait(Deadline deadline) throws InterruptedException {
     ByteBuffer body = ByteBuffer.allocate(Long.BYTES + Seat.MAX_BYTES);
     body.putLong(deadline.remainingMillis());
     Seat.here(joiner).encode(body);
@@ -215,6 +273,7 @@ final class RemoteJoin implements AutoCloseable {
     if (!sent) {
       throw creatorGone();
     }
+    joined = true;
     Deadline grace = Deadline.afterMillis(deadline.remainingMillis() + GRACE_MILLIS);
     Answer answer = decode(receiveAnswer(grace));
     List<UUID> peers = answer.processesBut(joiner.process());
@@ -253,7 +312,7 @@ final class RemoteJoin implements AutoCloseable {
     throw failure;
   }
 
-  private ByteBuffer receiveAnswer(Deadline grace) {
+  private ByteBuffer receiveAnswer(Deadline grace) throws InterruptedException {
     byte[] answer = NO_BYTES;
     int filled = 0;
     do {
@@ -340,7 +399,7 @@ final class RemoteJoin implements AutoCloseable {
    * The next packet, null if the creator has closed the connection. Its descriptors are added to
    * {@link #heapFds}.
    */
-  private Session.@Nullable Packet receive(Deadline deadline) {
+  private Session.@Nullable Packet receive(Deadline deadline) throws InterruptedException {
     while (true) {
       ReceivedMessage message;
       try {
@@ -372,29 +431,49 @@ final class RemoteJoin implements AutoCloseable {
     }
   }
 
-  private void awaitReadable(Deadline deadline) {
-    if (Thread.currentThread().isVirtual()) {
-      pause(joiner, deadline, id);
-      return;
-    }
-    long millis = Math.min(SLICE_MILLIS, deadline.remainingMillis());
-    if (Descriptors.poll(socket, Descriptors.POLLIN, millis) == 0 && deadline.passed()) {
-      throw late(joiner, deadline, id);
-    }
-    if (Thread.interrupted()) {
-      throw Rendezvous.interrupted(joiner.rank(), new InterruptedException());
+  private void awaitReadable(Deadline given) throws InterruptedException {
+    Deadline deadline = lastLook == null ? given : lastLook;
+    try {
+      if (Thread.currentThread().isVirtual()) {
+        pause(joiner, deadline, id);
+        return;
+      }
+      long millis = Math.min(SLICE_MILLIS, deadline.remainingMillis());
+      if (Descriptors.poll(socket, Descriptors.POLLIN, millis) == 0 && deadline.passed()) {
+        throw late(joiner, deadline, id);
+      }
+      if (Thread.interrupted()) {
+        throw new InterruptedException();
+      }
+    } catch (InterruptedException e) {
+      if (!joined) {
+        throw e;
+      }
+      giveUp();
     }
   }
 
-  private static void pause(Joiner joiner, Deadline deadline, RendezvousId id) {
+  /**
+   * This rank waits no longer. The creator tells the others, unless all had come: then its answer
+   * is under way, and who has joined must not be missing.
+   */
+  private void giveUp() {
+    if (lastLook == null) {
+      lastLook = Deadline.afterMillis(LAST_LOOK_MILLIS);
+      try {
+        UnixSockets.shutdown(socket, UnixSockets.SHUT_WR);
+      } catch (LibcException e) {
+        LOG.debug("rank {}: the creator closed the connection", joiner.rank(), e);
+      }
+    }
+  }
+
+  private static void pause(Joiner joiner, Deadline deadline, RendezvousId id)
+      throws InterruptedException {
     if (deadline.passed()) {
       throw late(joiner, deadline, id);
     }
-    try {
-      Thread.sleep(PAUSE_MILLIS);
-    } catch (InterruptedException e) {
-      throw Rendezvous.interrupted(joiner.rank(), e);
-    }
+    Thread.sleep(PAUSE_MILLIS);
   }
 
   private static NcclException late(Joiner joiner, Deadline deadline, RendezvousId id) {

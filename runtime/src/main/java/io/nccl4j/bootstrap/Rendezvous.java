@@ -1,10 +1,10 @@
 package io.nccl4j.bootstrap;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -83,7 +83,7 @@ public final class Rendezvous {
    *     container, or the system refuses a socket or descriptor
    * @throws BackendUnavailableException if ranks are in several processes and one of them has no
    *     access to the C library
-   * @throws AbortedException if the thread was interrupted; it stays interrupted
+   * @throws InterruptedWaitException if the thread was interrupted; it stays so, and no rank joins
    */
   public static Membership join(UniqueId uniqueId, Joiner joiner, Duration timeout) {
     return join(RendezvousId.of(uniqueId), joiner, Deadline.after(timeout));
@@ -182,7 +182,13 @@ public final class Rendezvous {
               seat.rank(),
               seat + " was interrupted before all ranks joined",
               ""));
-      throw interrupted(seat.rank(), e);
+      Gathering.Outcome outcome = gathering.outcome().join();
+      if (outcome.failure() != null) {
+        throw interrupted(seat.rank(), e);
+      }
+      // All had come in that moment: the others have joined, and this rank must not be missing.
+      Thread.currentThread().interrupt();
+      return outcome;
     } catch (ExecutionException e) {
       throw (InternalErrorException)
           new InternalErrorException("a rendezvous failed: " + e.getCause(), "").causedBy(e);
@@ -198,9 +204,10 @@ public final class Rendezvous {
   }
 
   /** The thread's interrupt flag is set again. */
-  static NcclException interrupted(int rank, InterruptedException cause) {
+  static NcclException interrupted(int rank, Exception cause) {
     Thread.currentThread().interrupt();
-    return new AbortedException("rank " + rank + " was interrupted while it joined", "")
+    return new InterruptedWaitException(
+            "rank " + rank + " was interrupted while it joined", "create a new unique id")
         .causedBy(cause);
   }
 

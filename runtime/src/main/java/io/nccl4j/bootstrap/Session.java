@@ -23,10 +23,10 @@ import org.jspecify.annotations.Nullable;
  * </pre>
  *
  * <p>The joiner opens with HELLO (version, its nonce); the creator answers PROOF (its nonce); the
- * joiner sends JOIN; the creator ends with ANSWER and FDS packets. From PROOF on every packet is
- * authenticated, over the rendezvous's name, direction, type, number, both nonces and body. REFUSED
- * is not: it tells a joiner without the secret why, and nothing but that joiner depends on it. Used
- * by one thread at a time.
+ * joiner sends JOIN, or DECLINE if its rank does not come after all; the creator ends with ANSWER
+ * and FDS packets. From PROOF on every packet is authenticated, over the rendezvous's name,
+ * direction, type, number, both nonces and body. REFUSED is not: it tells a joiner without the
+ * secret why, and nothing but that joiner depends on it. Used by one thread at a time.
  */
 final class Session {
   static final byte HELLO = 1;
@@ -35,6 +35,7 @@ final class Session {
   static final byte REFUSED = 4;
   static final byte ANSWER = 5;
   static final byte FDS = 6;
+  static final byte DECLINE = 7;
 
   /** Reasons in the body of {@link #REFUSED}. */
   static final byte WRONG_SECRET = 1;

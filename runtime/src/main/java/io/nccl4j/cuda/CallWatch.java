@@ -9,12 +9,12 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Watches calls of NCCL that do not return. The first operations of a communicator wait for their
- * peers inside NCCL, where the calling thread sees no deadline: this thread does, and makes NCCL
- * let the call go.
+ * peers inside NCCL, where the calling thread sees neither a deadline nor an interrupt: this thread
+ * does, and makes NCCL let the call go.
  */
 final class CallWatch {
   /** How often it looks, in ns. */
-  static final long TICK_NANOS = 20_000_000;
+  static final long TICK_NANOS = 5_000_000;
 
   private static final List<CudaDeadlines> WATCHED = new CopyOnWriteArrayList<>();
   private static final HelperThread THREAD =

@@ -76,7 +76,11 @@ final class CudaBacklog {
     }
   }
 
-  /** Waits, by asking the streams, until the FIFO has room. */
+  /**
+   * Waits, by asking the streams, until the FIFO has room.
+   *
+   * @throws io.nccl4j.InterruptedWaitException if the calling thread is interrupted
+   */
   void awaitRoom() {
     long start = System.nanoTime();
     timesFull.incrementAndGet();
@@ -93,15 +97,23 @@ final class CudaBacklog {
     }
   }
 
-  /** NCCL has stopped what ran: it leaves the streams, unless it is queued behind other work. */
+  /**
+   * NCCL has stopped what ran: it leaves the streams, unless it is queued behind other work.
+   * Nothing depends on it, so that an interrupted thread goes on at once.
+   */
   void awaitStopped() {
     long start = System.nanoTime();
-    while (isUnfinished() && System.nanoTime() - start < closeTimeout.toNanos()) {
-      Backoff.pause(System.nanoTime() - start);
+    while (isUnfinished()
+        && System.nanoTime() - start < closeTimeout.toNanos()
+        && !Thread.currentThread().isInterrupted()) {
+      Backoff.pauseUninterruptibly(System.nanoTime() - start);
     }
   }
 
-  /** Waits for the end of everything, which is given up after the close timeout. */
+  /**
+   * Waits for the end of everything, which is given up after the close timeout, or at once on an
+   * interrupted thread.
+   */
   void finish() {
     long start = System.nanoTime();
     long timeout = closeTimeout.toNanos();
@@ -116,17 +128,20 @@ final class CudaBacklog {
             "launch or close the group first");
       }
       long waited = System.nanoTime() - start;
-      if (waited > timeout && health.failure() == null) {
+      boolean interrupted = Thread.currentThread().isInterrupted();
+      if ((waited > timeout || interrupted) && health.failure() == null) {
         health.fail(
             new AbortedException(
-                describe(oldest) + " was unfinished when its communicator was closed",
+                describe(oldest)
+                    + " was unfinished when its communicator was closed"
+                    + (interrupted ? " by an interrupted thread" : ""),
                 "synchronize before closing; close-timeout sets how long close waits"));
-      } else if (waited > 2 * timeout) {
+      } else if (waited / 2 > timeout) {
         throw new InvalidUsageException(
             describe(oldest) + " cannot be given up: it is queued behind other work",
             "close the stream first");
       }
-      Backoff.pause(waited);
+      Backoff.pauseUninterruptibly(waited);
     }
   }
 

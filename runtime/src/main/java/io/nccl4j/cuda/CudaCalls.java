@@ -1,9 +1,11 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.spi.Interrupts;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import org.jspecify.annotations.Nullable;
@@ -50,12 +52,17 @@ final class CudaCalls {
     } catch (InvalidArgumentException e) {
       throw e;
     } catch (NcclException e) {
-      health.fail(e);
+      health.fail(Interrupts.asFailure(e));
       throw e;
     }
     // The call says success also when it goes on in the background.
     communicator.pending().callGoesOn(of);
-    communicator.pending().await(timeout, () -> of + ": not all ranks called it");
+    try {
+      communicator.pending().await(timeout, () -> of + ": not all ranks called it");
+    } catch (InterruptedWaitException e) {
+      health.fail(Interrupts.asFailure(e));
+      throw e;
+    }
     health.throwIfFailed();
   }
 
@@ -78,7 +85,7 @@ final class CudaCalls {
 
     @Override
     public void giveUp(NcclException reason) {
-      health.fail(reason);
+      health.fail(Interrupts.asFailure(reason));
     }
   }
 

@@ -5,6 +5,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorCounters;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPlace;
@@ -492,6 +493,15 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     }
   }
 
+  /** What NCCL still does is given up after the close timeout, or for an interrupt. */
+  private void awaitPending() {
+    try {
+      pending.await(config.closeTimeout(), () -> pending.describe() + " was unfinished at close");
+    } catch (InterruptedWaitException e) {
+      pending.giveUp();
+    }
+  }
+
   @Override
   public void close() {
     synchronized (closing) {
@@ -499,7 +509,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
         return;
       }
       if (pending.isUnderWay()) {
-        pending.await(config.closeTimeout(), () -> pending.describe() + " was unfinished at close");
+        awaitPending();
       }
       backlog.finish();
       if (health.failure() == null) {

@@ -2,8 +2,10 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import io.nccl4j.schedule.Padded;
+import io.nccl4j.spi.Interrupts;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,12 +14,18 @@ import org.jspecify.annotations.Nullable;
  * CallWatch}.
  */
 final class CudaDeadlines extends Padded {
+  /** A call that lasts so long waits for others: those that do not take some microseconds. */
+  private static final int TICKS_TO_STUCK = 8;
+
   private final CudaCommunicator communicator;
   private final Team team;
   private final CudaHealth health;
   private final long timeoutNanos;
   private volatile @Nullable CudaWork calling;
   private volatile long callTick;
+
+  /** Written before the tick. */
+  private @Nullable Thread caller;
 
   CudaDeadlines(CudaCommunicator communicator, Team team, CudaHealth health) {
     this.communicator = communicator;
@@ -35,11 +43,13 @@ final class CudaDeadlines extends Padded {
   /** This thread is about to call NCCL for a work. */
   void callBegins(CudaWork work) {
     calling = work;
+    caller = Thread.currentThread();
     callTick = CallWatch.now();
   }
 
   void callEnds() {
     callTick = 0;
+    caller = null;
     calling = null;
   }
 
@@ -48,7 +58,15 @@ final class CudaDeadlines extends Padded {
     long begun = callTick;
     CudaWork work = calling;
     long ticks = CallWatch.now() - begun;
-    if (begun == 0 || work == null || ticks < 2 || health.failure() != null) {
+    Thread thread = caller;
+    if (begun == 0 || work == null || ticks < TICKS_TO_STUCK || health.failure() != null) {
+      return;
+    }
+    if (thread != null && thread.isInterrupted()) {
+      health.failInCall(
+          Interrupts.asFailure(
+              new InterruptedWaitException(
+                  "interrupted in a call of NCCL, which is given up: " + explain(work), "")));
       return;
     }
     NcclException e = team.contradiction(communicator);

@@ -1,7 +1,9 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -13,6 +15,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -236,12 +239,28 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
     if (closed) {
       return;
     }
-    awaitIdle();
+    try {
+      awaitIdle();
+    } catch (InterruptedWaitException e) {
+      giveUp(Objects.requireNonNull(lastStream));
+    }
     synchronized (this) {
       closed = true;
       destroy();
     }
     communicators.forEach(communicator -> communicator.holders().remove(this));
+  }
+
+  /** NCCL must be through with the graph: what an interrupted thread would wait for is aborted. */
+  private void giveUp(CudaStream stream) {
+    AbortedException reason =
+        new AbortedException(
+            "a graph was unfinished when it was closed by an interrupted thread",
+            "synchronize before closing");
+    communicators.forEach(communicator -> communicator.health().fail(reason));
+    while (passed != launched) {
+      stream.waits().awaitHeadUninterruptibly();
+    }
   }
 
   private void requireOpen() {

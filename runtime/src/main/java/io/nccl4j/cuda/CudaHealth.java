@@ -68,13 +68,22 @@ final class CudaHealth {
 
   /** Fails this rank and those of this process with it, and makes NCCL stop. Any thread. */
   void fail(NcclException cause) {
+    fail(cause, false);
+  }
+
+  /** The same while a thread is in a call of NCCL that waits, and has to be let out. */
+  void failInCall(NcclException cause) {
+    fail(cause, true);
+  }
+
+  private void fail(NcclException cause, boolean inCall) {
     if (!failure.compareAndSet(null, cause)) {
       return;
     }
     failedNanos = System.nanoTime();
     // First the reason: NCCL lets waiting ranks go, and says only that it was aborted.
     team.failed(communicator, cause);
-    if (nccl.abort()) {
+    if (nccl.abort(inCall)) {
       holders.releaseInBackground();
     }
   }

@@ -1,6 +1,7 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
@@ -134,6 +135,10 @@ final class CudaInit implements Patiently.Wait {
       }
       memory.joined(joined);
     } catch (NcclException e) {
+      if (e instanceof InterruptedWaitException) {
+        // Without it the other ranks would wait until their own deadlines.
+        team.gaveUp(ranks.getFirst().rank, name, e);
+      }
       abort(joined.size());
       joined.forEach(CudaCommunicator::abort);
       joined.forEach(CudaCommunicator::close);

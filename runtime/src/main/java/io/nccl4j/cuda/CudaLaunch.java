@@ -2,6 +2,7 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.spi.Interrupts;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -61,7 +62,7 @@ final class CudaLaunch {
     communicator.pending().completed(work);
     work.free();
     NcclException cause = health.failure();
-    throw cause == null ? refused : cause;
+    throw cause == null ? refused : Interrupts.toCaller(cause);
   }
 
   // ---- groups
@@ -106,7 +107,7 @@ final class CudaLaunch {
     NcclException reason = thrown == null ? null : failedBefore();
     finish(result, thrown);
     if (thrown != null) {
-      throw reason == null ? thrown : reason;
+      throw reason == null ? thrown : Interrupts.toCaller(reason);
     }
   }
 

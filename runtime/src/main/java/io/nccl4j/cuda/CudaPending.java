@@ -1,6 +1,8 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.schedule.Padded;
 import java.lang.foreign.MemorySegment;
@@ -124,7 +126,11 @@ final class CudaPending extends Padded {
     return launching == null ? what : launching.describe();
   }
 
-  /** Waits until NCCL has done what it was asked for last, within the operation's deadline. */
+  /**
+   * Waits until NCCL has done what it was asked for last, within the operation's deadline.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted; NCCL goes on
+   */
   void await() {
     if (!isDone()) {
       await(
@@ -136,10 +142,21 @@ final class CudaPending extends Padded {
     }
   }
 
+  /** Nobody waits for it any more: the communicator fails. */
+  void giveUp() {
+    if (!isDone()) {
+      health.fail(
+          new AbortedException(
+              describe() + " was unfinished when an interrupted thread closed what it belongs to",
+              "synchronize before closing"));
+    }
+  }
+
   /**
    * Waits until NCCL is done, or fails the communicator when the time is over.
    *
    * @param explanation says what was waited for
+   * @throws InterruptedWaitException if the calling thread is interrupted; NCCL goes on
    */
   void await(Duration limit, Supplier<String> explanation) {
     long start = System.nanoTime();
@@ -158,7 +175,7 @@ final class CudaPending extends Padded {
         looked = now;
         health.look();
       }
-      Backoff.pause(now - start);
+      Backoff.pause(now - start, this::describe);
     }
   }
 

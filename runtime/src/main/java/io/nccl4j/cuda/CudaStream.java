@@ -466,7 +466,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       return;
     }
     CudaCapture capturing = capture;
-    launches.await();
+    launches.finish();
     closed = true;
     if (capturing == null) {
       destroy();
@@ -478,7 +478,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   private void destroy() {
     try {
       // In a capture nobody could wait for what was queued before it.
-      waits.awaitPosition(queue.next(), Long.MAX_VALUE);
+      waits.finish();
     } finally {
       device.streams().remove(this);
     }

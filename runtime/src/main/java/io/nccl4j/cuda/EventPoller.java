@@ -7,6 +7,8 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
 /**
  * Completes futures of events: one thread that asks CUDA as long as there are futures. A callback
@@ -28,6 +30,7 @@ final class EventPoller {
     }
   }
 
+  private static final Logger LOG = LogManager.getLogger(EventPoller.class);
   private static final long PAUSE_NANOS = 50_000;
   private static final List<Waiter> WAITERS = new CopyOnWriteArrayList<>();
   private static final Thread THREAD =
@@ -57,6 +60,9 @@ final class EventPoller {
           }
         }
         LockSupport.parkNanos(PAUSE_NANOS);
+        if (Thread.interrupted()) {
+          LOG.debug("nobody has a reason to interrupt this thread, which would sleep no longer");
+        }
       }
     }
   }

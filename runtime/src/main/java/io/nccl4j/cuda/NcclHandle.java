@@ -106,10 +106,12 @@ final class NcclHandle {
   /**
    * Lets kernels and calls that wait for peers end; NCCL frees what it holds. Returns whether there
    * was something to abort.
+   *
+   * @param inCall whether it is known that a call waits for peers
    */
-  boolean abort() {
+  boolean abort(boolean inCall) {
     // A call that waits for peers must be let out by the abort itself.
-    boolean entered = guard.enterWithin(STUCK_NANOS);
+    boolean entered = guard.enterWithin(inCall ? 0 : STUCK_NANOS);
     MemorySegment aborted = handle;
     handle = MemorySegment.NULL;
     if (entered) {
@@ -192,6 +194,8 @@ final class NcclHandle {
             closeTimeout.toMillis());
       }
     } catch (InterruptedException e) {
+      // Nothing depends on it.
+      inBackground(() -> awaitEnd(releasing), name);
       Thread.currentThread().interrupt();
     }
   }

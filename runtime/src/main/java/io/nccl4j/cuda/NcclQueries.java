@@ -86,7 +86,7 @@ final class NcclQueries {
       if (waited > timeout.toNanos()) {
         throw notReady(what.get(), timeout);
       }
-      Backoff.pause(waited);
+      Backoff.pause(waited, what);
     }
   }
 

@@ -1,7 +1,7 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicReference;
@@ -69,8 +69,8 @@ final class Patiently {
         throw e;
       }
     } catch (InterruptedException e) {
-      AbortedException interrupted =
-          new AbortedException("the wait for other ranks was interrupted", "");
+      InterruptedWaitException interrupted =
+          new InterruptedWaitException("the wait for other ranks was interrupted", "");
       interrupted.causedBy(e);
       wait.giveUp(interrupted);
       Thread.currentThread().interrupt();

@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.InterruptedWaitException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -28,6 +29,17 @@ final class StreamLaunches {
   void await() {
     if (isLaunching) {
       underWay.forEach(CudaPending::await);
+      underWay.clear();
+      isLaunching = false;
+    }
+  }
+
+  /** The same for a stream that is closed: an interrupted thread gives up what is not there yet. */
+  void finish() {
+    try {
+      await();
+    } catch (InterruptedWaitException e) {
+      underWay.forEach(CudaPending::giveUp);
       underWay.clear();
       isLaunching = false;
     }

@@ -186,6 +186,20 @@ final class StreamQueue extends Padded {
     passed(next);
   }
 
+  /** The communicators whose works are queued. */
+  Set<CudaCommunicator> communicators() {
+    Set<CudaCommunicator> all = new LinkedHashSet<>();
+    guard.enter();
+    try {
+      for (long i = head; i < next; i++) {
+        slot(i).addCommunicators(all);
+      }
+    } finally {
+      guard.leave();
+    }
+    return all;
+  }
+
   /** Gives back what entries before {@code position} held. */
   void passed(long position) {
     guard.enter();

@@ -1,6 +1,8 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import org.jspecify.annotations.Nullable;
 
@@ -25,8 +27,34 @@ final class StreamWaits {
     return isStuck;
   }
 
-  /** Waits until the device has passed an entry, or the time is over. */
+  /**
+   * Waits until the device has passed an entry, or the time is over.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
   boolean awaitPosition(long position, long timeoutNanos) {
+    return awaitPosition(position, timeoutNanos, true);
+  }
+
+  /**
+   * Waits until the device has passed everything. Works that an interrupted thread would wait for
+   * are given up: their communicators fail.
+   */
+  void finish() {
+    try {
+      awaitPosition(queue.next(), Long.MAX_VALUE);
+    } catch (InterruptedWaitException e) {
+      AbortedException reason =
+          new AbortedException(
+              queue.describeFirst()
+                  + " was unfinished when its stream was closed by an interrupted thread",
+              "synchronize before closing");
+      queue.communicators().forEach(communicator -> communicator.health().fail(reason));
+      awaitPosition(queue.next(), Long.MAX_VALUE, false);
+    }
+  }
+
+  private boolean awaitPosition(long position, long timeoutNanos, boolean interruptible) {
     if (isStuck) {
       return true;
     }
@@ -48,22 +76,43 @@ final class StreamWaits {
         queue.look();
         checkDeadline(now - progress);
       }
-      Backoff.pause(now - start);
+      if (interruptible) {
+        Backoff.pause(now - start, queue::describeFirst);
+      } else {
+        Backoff.pauseUninterruptibly(now - start);
+      }
     }
     return true;
   }
 
-  /** Waits until the device has passed one more entry. */
+  /**
+   * Waits until the device has passed one more entry.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
   void awaitHead() {
+    awaitHead(true);
+  }
+
+  /** The same, but an interrupt does not end it. */
+  void awaitHeadUninterruptibly() {
+    awaitHead(false);
+  }
+
+  private void awaitHead(boolean interruptible) {
     if (isStuck) {
       queue.throwIfFailed();
     }
     if (!queue.isEmpty()) {
-      awaitPosition(queue.head() + 1, Long.MAX_VALUE);
+      awaitPosition(queue.head() + 1, Long.MAX_VALUE, interruptible);
     }
   }
 
-  /** Waits until an event that was recorded here is complete. */
+  /**
+   * Waits until an event that was recorded here is complete.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
   void awaitEvent(CudaEvent event) {
     long start = System.nanoTime();
     long looked = start;
@@ -74,7 +123,7 @@ final class StreamWaits {
         queue.look();
         checkDeadline(now - start);
       }
-      Backoff.pause(now - start);
+      Backoff.pause(now - start, () -> "an event behind " + queue.describeFirst());
     }
   }
 

@@ -3,8 +3,8 @@ package io.nccl4j.cuda;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.spi.Interrupts;
 import java.lang.foreign.MemorySegment;
-import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntSupplier;
 
 /**
@@ -68,7 +68,8 @@ final class Transfers {
       if (i < 200) {
         Thread.onSpinWait();
       } else {
-        LockSupport.parkNanos(20_000);
+        // The device reads or writes what the next copy needs, too: an interrupt cannot end that.
+        Interrupts.sleepUninterruptibly(20_000);
       }
     }
   }

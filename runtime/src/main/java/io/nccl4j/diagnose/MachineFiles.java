@@ -46,9 +46,13 @@ public record MachineFiles(Path root, Map<String, String> environment) {
 
   /** What a file holds; nothing if it is not there or cannot be read. */
   String text(String absolute) {
+    Path file = path(absolute);
+    if (!Files.isRegularFile(file)) {
+      // To open a pipe would wait for whoever writes to it, without limit.
+      return "";
+    }
     try {
-
-      return new String(Files.readAllBytes(path(absolute)), charset());
+      return new String(Files.readAllBytes(file), charset());
     } catch (IOException e) {
       LOG.debug("{} is not read", absolute, e);
       return "";

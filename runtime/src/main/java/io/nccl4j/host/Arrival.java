@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.PeerFailedException;
 import java.util.concurrent.locks.LockSupport;
 
@@ -36,6 +37,16 @@ final class Arrival {
                   + pid(part, k)
                   + ")",
               "look at its output");
+        }
+        if (Thread.currentThread().isInterrupted()) {
+          throw new InterruptedWaitException(
+              "communicator "
+                  + self.name()
+                  + ": rank "
+                  + self.rank()
+                  + " was interrupted while it joined, waiting for "
+                  + missing(self, control),
+              "");
         }
         LockSupport.parkNanos(SLEEP_NANOS);
       }

@@ -18,6 +18,7 @@ import io.nccl4j.bootstrap.Member;
 import io.nccl4j.bootstrap.Membership;
 import io.nccl4j.bootstrap.Rendezvous;
 import io.nccl4j.spi.BackendRuntime;
+import io.nccl4j.spi.Interrupts;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -207,7 +208,7 @@ public final class HostBackend implements BackendRuntime {
       communicator.awaitAll(deadline(start, config.initTimeout()));
       return communicator;
     } catch (NcclException e) {
-      communicator.health().fail(e);
+      communicator.health().fail(Interrupts.asFailure(e));
       communicator.close();
       throw e;
     }

@@ -6,6 +6,7 @@ import io.nccl4j.CommunicatorCounters;
 import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPlace;
@@ -21,6 +22,7 @@ import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
+import io.nccl4j.spi.Interrupts;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -368,7 +370,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
           continue;
         }
         if (stream == null || !driveHead(stream, timeout - (now - since))) {
-          Progress.helpAll();
+          Progress.helpAll("room in the work FIFO");
         }
       }
     } finally {
@@ -558,15 +560,25 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   /**
    * Exchanges a few longs with all ranks, blocking: {@code nranks · values.length} longs in rank
    * order.
+   *
+   * @throws InterruptedWaitException if the calling thread was interrupted; this communicator has
+   *     failed then
    */
   long[] exchange(long... values) {
     int bytes = values.length * Long.BYTES;
-    try (Stream stream = device().newStream();
+    try (HostStream stream = HostStream.open((HostDevice) device());
         var mine = device().allocate(bytes);
         var all = device().allocate((long) nranks() * bytes)) {
       mine.copyFrom(values);
-      allGather(mine, all, values.length, DataType.INT64, stream);
-      stream.synchronize();
+      try {
+        allGather(mine, all, values.length, DataType.INT64, stream);
+        stream.synchronize();
+      } catch (InterruptedWaitException e) {
+        // The other ranks wait for what comes next, and nobody could go on with it later.
+        health.fail(Interrupts.asFailure(e));
+        Progress.driveUninterruptibly(stream, stream.position(), Long.MAX_VALUE);
+        throw e;
+      }
       return all.toLongs();
     }
   }
@@ -628,8 +640,28 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     part.group().settled();
   }
 
+  /** An interrupt is as the end of the close timeout: what is left is given up. */
   private void finishOwnWork() {
     long start = System.nanoTime();
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          finishWorks(start, interrupted);
+          finishGraphs(start, interrupted);
+          return;
+        } catch (InterruptedWaitException e) {
+          interrupted = Thread.interrupted();
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  private void finishWorks(long start, boolean interrupted) {
     long timeout = config.closeTimeout().toNanos();
     HostWork work = anyInUse();
     while (work != null) {
@@ -641,10 +673,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
                   + " cannot be given up: it is queued behind the work of another communicator",
               "close the stream first");
         }
-        if (left <= 0 && isHealthy()) {
+        if ((left <= 0 || interrupted) && isHealthy()) {
           closeEarly(
               work.describe()
-                  + " was unfinished when its communicator was closed, waiting for "
+                  + " was unfinished when its communicator was closed"
+                  + (interrupted ? " by an interrupted thread" : "")
+                  + ", waiting for "
                   + explanation.missing(work));
         }
         if (!driveHead(stream, Math.max(left, 1_000_000)) && work.isInUse()) {
@@ -655,10 +689,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       }
       work = anyInUse();
     }
-    finishGraphs(start, timeout);
   }
 
-  private void finishGraphs(long start, long timeout) {
+  private void finishGraphs(long start, boolean interrupted) {
+    long timeout = config.closeTimeout().toNanos();
     while (graphs.get() > 0) {
       long left = timeout - (System.nanoTime() - start);
       if (-left > timeout) {
@@ -669,10 +703,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
                 + " communicator",
             "close the stream first");
       }
-      if (left <= 0 && isHealthy()) {
+      if ((left <= 0 || interrupted) && isHealthy()) {
         closeEarly("a graph was unfinished when communicator " + name + " was closed");
       }
-      Progress.helpAll();
+      Progress.helpAll("the end of a graph");
     }
   }
 

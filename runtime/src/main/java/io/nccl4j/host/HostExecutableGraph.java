@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
@@ -12,6 +13,8 @@ import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Set;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,6 +23,8 @@ import org.jspecify.annotations.Nullable;
  * run side by side as streams do.
  */
 final class HostExecutableGraph implements ExecutableGraph {
+  private static final Logger LOG = LogManager.getLogger(HostExecutableGraph.class);
+
   private final HostDevice device;
   private GraphNode[] nodes;
   private GraphNumbers[] numbers;
@@ -34,7 +39,7 @@ final class HostExecutableGraph implements ExecutableGraph {
   private volatile long finished;
   private @Nullable HostStream lastStream;
   private long lastPosition;
-  private boolean closed;
+  private volatile boolean closed;
 
   private HostExecutableGraph(HostDevice device, List<GraphNode> captured) {
     this.device = device;
@@ -174,6 +179,9 @@ final class HostExecutableGraph implements ExecutableGraph {
       part.communicator().graphEnded();
     }
     finished = task.generation;
+    if (closed) {
+      forget();
+    }
     return Step.DONE;
   }
 
@@ -332,8 +340,19 @@ final class HostExecutableGraph implements ExecutableGraph {
   @Override
   public void close() {
     if (!closed) {
-      awaitIdle();
+      try {
+        awaitIdle();
+      } catch (InterruptedWaitException e) {
+        LOG.debug("the launches under way go on, and use their buffers until then", e);
+      }
       closed = true;
+      forget();
+    }
+  }
+
+  /** Lets go of the buffers, unless launches are under way: the last one does. */
+  private void forget() {
+    if (finished == launched) {
       HostProcess.self().remove(this);
     }
   }

@@ -280,6 +280,21 @@ class HostQueue extends Padded {
     }
   }
 
+  /** Fails this stream, so that all that is queued is dropped as soon as it is driven. */
+  void giveUp(NcclException reason) {
+    while (!tryOwn()) {
+      want();
+      Thread.yield();
+    }
+    try {
+      if (error == null) {
+        error = reason;
+      }
+    } finally {
+      disown();
+    }
+  }
+
   /**
    * Shows a small collective's data to its peers before it is stepped.
    *
@@ -331,8 +346,8 @@ class HostQueue extends Padded {
     try {
       switch (task.kind) {
         case StreamTask.COPY, StreamTask.FILL -> {
-          if (error == null) {
-            task.move();
+          if (error == null && !task.movePart()) {
+            return Step.MOVED;
           }
         }
         case StreamTask.GRAPH -> {
@@ -340,11 +355,12 @@ class HostQueue extends Padded {
         }
         case StreamTask.RECORD -> Objects.requireNonNull(event).complete(task.generation, error);
         default -> {
-          if (!Objects.requireNonNull(event).isComplete(task.generation)) {
+          // Who has failed waits for nothing: what follows is dropped.
+          if (error == null && !Objects.requireNonNull(event).isComplete(task.generation)) {
             return Step.DEPENDS;
           }
           if (error == null) {
-            error = event.failure();
+            error = Objects.requireNonNull(event).failure();
           }
         }
       }

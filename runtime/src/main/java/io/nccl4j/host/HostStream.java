@@ -1,11 +1,13 @@
 package io.nccl4j.host;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.Backend;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.PinnedBuffer;
@@ -353,7 +355,15 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     if (capture != null) {
       capture.drop(this);
     }
-    Progress.drive(this, submitted(), Long.MAX_VALUE);
+    try {
+      Progress.drive(this, submitted(), Long.MAX_VALUE);
+    } catch (InterruptedWaitException e) {
+      giveUp(
+          new AbortedException(
+              describeHead() + ", unfinished when its stream was closed by an interrupted thread",
+              "synchronize before closing"));
+      Progress.driveUninterruptibly(this, submitted(), Long.MAX_VALUE);
+    }
     closed = true;
     Progress.remove(this);
   }

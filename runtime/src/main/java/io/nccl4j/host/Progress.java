@@ -1,6 +1,8 @@
 package io.nccl4j.host;
 
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.spi.HelperThread;
+import io.nccl4j.spi.Interrupts;
 import io.nccl4j.spi.Promise;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -15,7 +17,8 @@ import org.jspecify.annotations.Nullable;
  * work moves even if nobody waits for it.
  *
  * <p>Waiting goes from polling over {@link Thread#yield} to short sleeps. The clock is read only
- * when polling was in vain.
+ * when polling was in vain. Whether the thread was interrupted is looked at then, too, and after
+ * each step that moved something: whoever polls in vain is slow before long.
  */
 final class Progress {
   /** Polls before a wait turns slow: about 60 µs. */
@@ -87,11 +90,13 @@ final class Progress {
    *
    * @param timeoutNanos how long at most; {@link Long#MAX_VALUE} for no limit
    * @return false if the time was over first
+   * @throws InterruptedWaitException if the calling thread is interrupted and it is not done yet
    */
   static boolean drive(HostQueue stream, long target, long timeoutNanos) {
     if (stream.head() >= target) {
       return true;
     }
+    Thread me = Thread.currentThread();
     Waiter waiter = null;
     int limit = spins;
     int patience = limit == SPINS ? PATIENCE : 1;
@@ -104,9 +109,9 @@ final class Progress {
         try {
           result = stream.run(target, 0);
           if (result == Step.BLOCKED && !alone) {
-            alone = !hasMore(stream, Thread.currentThread());
+            alone = !hasMore(stream, me);
           }
-          while (result == Step.MOVED && !stream.takeWanted()
+          while (result == Step.MOVED && !stream.takeWanted() && !me.isInterrupted()
               || alone && result == Step.BLOCKED && (polls += patience) < limit) {
             if (result == Step.BLOCKED && (polls & FAULT_INTERVAL - 1) == 0) {
               stream.checkFaults();
@@ -129,6 +134,7 @@ final class Progress {
         return true;
       }
       if (result == Step.MOVED || head != seen) {
+        requireNotInterrupted(me, stream);
         // Whatever comes next is waited for afresh: polling first, sleeping last.
         seen = head;
         polls = 0;
@@ -137,7 +143,8 @@ final class Progress {
         }
         continue;
       }
-      if (!alone && help(stream, result == Step.DEPENDS ? null : Thread.currentThread())) {
+      if (!alone && help(stream, result == Step.DEPENDS ? null : me)) {
+        requireNotInterrupted(me, stream);
         polls = 0;
         continue;
       }
@@ -145,6 +152,7 @@ final class Progress {
         if (waiter == null) {
           waiter = new Waiter(timeoutNanos);
         }
+        requireNotInterrupted(me, stream);
         if (help(stream, null)) {
           polls = 0;
           waiter.moved();
@@ -152,6 +160,32 @@ final class Progress {
           return false;
         }
       }
+    }
+  }
+
+  /** As {@link #drive}, to its end: an interrupt stays pending until then. */
+  static boolean driveUninterruptibly(HostQueue stream, long target, long timeoutNanos) {
+    long start = System.nanoTime();
+    boolean interrupted = Thread.interrupted();
+    try {
+      while (true) {
+        try {
+          return drive(stream, target, timeoutNanos - (System.nanoTime() - start));
+        } catch (InterruptedWaitException e) {
+          interrupted = Thread.interrupted();
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Not part of {@link #drive}, which stays smaller so. */
+  private static void requireNotInterrupted(Thread me, HostQueue stream) {
+    if (me.isInterrupted()) {
+      throw Interrupts.ended(stream.describeHead());
     }
   }
 
@@ -167,9 +201,18 @@ final class Progress {
     }
   }
 
-  /** Takes what steps it can of all streams, then lets other threads run. */
-  static void helpAll() {
-    if (!help(null, null)) {
+  /**
+   * Takes what steps it can of all streams, then lets other threads run.
+   *
+   * @param what is waited for, in words
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
+  static void helpAll(String what) {
+    boolean moved = help(null, null);
+    if (Thread.currentThread().isInterrupted()) {
+      throw Interrupts.ended(what);
+    }
+    if (!moved) {
       LockSupport.parkNanos(MIN_SLEEP_NANOS);
     }
   }

@@ -16,6 +16,12 @@ final class StreamTask {
   static final int WAIT = 4;
   static final int GRAPH = 5;
 
+  /** Most that a step moves: about a millisecond. */
+  static final long STEP_BYTES = 4 << 20;
+
+  /** So many bytes may be moved with what comes next in one go. */
+  private static final long SMALL_BYTES = 64 << 10;
+
   int kind;
   MemorySegment source = MemorySegment.NULL;
   MemorySegment target = MemorySegment.NULL;
@@ -23,6 +29,10 @@ final class StreamTask {
   long targetOffset;
   long bytes;
   byte value;
+
+  /** Bytes of a copy or fill that are done. */
+  private long moved;
+
   @Nullable HostEvent event;
   long generation;
 
@@ -38,12 +48,32 @@ final class StreamTask {
 
   @Nullable Object targetOwner;
 
-  /** Carries out a copy or fill. */
+  /** Carries out a copy or fill, all of it. */
   void move() {
+    move(0, bytes);
+  }
+
+  /**
+   * Carries out a part of a copy or fill, so that its driver can be interrupted soon.
+   *
+   * @return false if it must be called again; after a large part it must
+   */
+  boolean movePart() {
+    long part = Math.min(bytes - moved, STEP_BYTES);
+    move(moved, part);
+    moved += part;
+    if (moved < bytes || part > SMALL_BYTES) {
+      return false;
+    }
+    moved = 0;
+    return true;
+  }
+
+  private void move(long at, long length) {
     if (kind == COPY) {
-      Copies.copy(source, sourceOffset, target, targetOffset, bytes);
+      Copies.copy(source, sourceOffset + at, target, targetOffset + at, length);
     } else {
-      Copies.fill(target, targetOffset, bytes, value);
+      Copies.fill(target, targetOffset + at, length, value);
     }
   }
 
@@ -55,6 +85,7 @@ final class StreamTask {
   void clear() {
     source = MemorySegment.NULL;
     target = MemorySegment.NULL;
+    moved = 0;
     event = null;
     graph = null;
     sourceOwner = null;

@@ -1,5 +1,7 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.spi.Interrupts;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
@@ -21,7 +23,11 @@ final class Compilers {
 
   private Compilers() {}
 
-  /** Waits until no compiler has been running for some milliseconds. */
+  /**
+   * Waits until no compiler has been running for some milliseconds.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
   static void awaitIdle(long mostNanos) {
     if (!Files.isDirectory(TASKS)) {
       LockSupport.parkNanos(Math.min(GUESS_NANOS, mostNanos));
@@ -31,6 +37,9 @@ final class Compilers {
     int quiet = 0;
     while (quiet < QUIET_LOOKS && System.nanoTime() - start < mostNanos) {
       LockSupport.parkNanos(LOOK_NANOS);
+      if (Thread.currentThread().isInterrupted()) {
+        throw Interrupts.ended("the compilers");
+      }
       quiet = anyRuns() ? 0 : quiet + 1;
     }
   }

@@ -7,6 +7,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MismatchException;
@@ -108,6 +109,16 @@ final class WarmUpRun {
             "warmUp: peer " + peer + " does not exist", "use 0 to " + (nranks - 1));
       }
     }
+    try {
+      runParts();
+    } catch (InterruptedWaitException e) {
+      // The other ranks wait for what comes next.
+      communicator.abort();
+      throw e;
+    }
+  }
+
+  private void runParts() {
     try (Stream stream = device.newStream()) {
       requireSamePlan(stream);
     }

@@ -6,10 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -48,6 +48,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class RendezvousTest {
@@ -558,7 +560,32 @@ class RendezvousTest {
     byte[] id = Rendezvous.createUniqueId();
     CompletableFuture<Membership> rank0 = async(id, heap.joiner(0, 3), LONG);
     Thread.currentThread().interrupt();
-    assertThrows(AbortedException.class, () -> heap.join(id, 1, 3, LONG).close());
+    assertThrows(InterruptedWaitException.class, () -> heap.join(id, 1, 3, LONG).close());
+    assertTrue(Thread.interrupted());
+    assertEquals(1, failure(PeerFailedException.class, rank0).rank());
+  }
+
+  /** By the way of another process: before the creator knows it, and while it waits. */
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void interruptedRankOfAnotherProcess(boolean early) throws Exception {
+    byte[] id = Rendezvous.createUniqueId();
+    CompletableFuture<Membership> rank0 = async(id, heap.joiner(0, 3), LONG);
+    Joiner joiner = closeLater(new TestHeap()).joiner(1, 3);
+    Thread caller = Thread.currentThread();
+    if (early) {
+      caller.interrupt();
+    } else {
+      Thread.ofPlatform()
+          .start(
+              () -> {
+                sleep(100);
+                caller.interrupt();
+              });
+    }
+    assertThrows(
+        InterruptedWaitException.class,
+        () -> RemoteJoin.join(RendezvousId.parse(id), joiner, Deadline.after(LONG)));
     assertTrue(Thread.interrupted());
     assertEquals(1, failure(PeerFailedException.class, rank0).rank());
   }

@@ -24,6 +24,7 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -306,6 +307,42 @@ class CudaFaultTest {
                 || e instanceof CudaRig.Nothing,
             () -> "not " + e);
       }
+    }
+  }
+
+  /** A thread in a call that waits inside NCCL can be interrupted, too. */
+  @Test
+  void anInterruptLetsACallGo() throws Exception {
+    try (CudaRig rig = new CudaRig(0, 2, CudaRig.CONFIG)) {
+      standIn.inject("ncclAllReduce@1", 1, HANG, 0);
+      Throwable[] thrown = new Throwable[1];
+      Thread thread =
+          Thread.ofPlatform()
+              .start(
+                  () -> {
+                    try {
+                      rig.communicators
+                          .get(1)
+                          .allReduce(
+                              rig.in.get(1),
+                              rig.out.get(1),
+                              1,
+                              DataType.INT32,
+                              ReduceOp.SUM,
+                              rig.streams.get(1));
+                    } catch (RuntimeException e) {
+                      thrown[0] = e;
+                    }
+                  });
+      Thread.sleep(50);
+      long start = System.nanoTime();
+      thread.interrupt();
+      assertTrue(thread.join(java.time.Duration.ofSeconds(10)), "it is in the call still");
+      long nanos = System.nanoTime() - start;
+      assertInstanceOf(InterruptedWaitException.class, thrown[0], () -> "not " + thrown[0]);
+      assertTrue(nanos < 2_000_000_000L, () -> "it took " + nanos / 1_000_000 + " ms");
+      assertEquals(Communicator.State.ABORTED, rig.communicators.get(1).state());
+      assertEquals(Communicator.State.ABORTED, rig.communicators.get(0).state());
     }
   }
 

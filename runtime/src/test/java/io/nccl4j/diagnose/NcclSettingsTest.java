@@ -1,11 +1,13 @@
 package io.nccl4j.diagnose;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 
 import io.nccl4j.Setting;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -53,6 +55,16 @@ class NcclSettingsTest {
     NcclSettings settings = settings(environment);
     assertEquals("", settings.value("NCCL_ALGO"));
     assertEquals("LL", settings.value("NCCL_PROTO"));
+  }
+
+  /** To open it would wait for a writer, without limit. */
+  @Test
+  void aPipeIsNotRead() throws Exception {
+    String pipe = root.resolve("pipe").toString();
+    assertEquals(0, new ProcessBuilder("mkfifo", pipe).start().waitFor(), "mkfifo");
+    Map<String, String> environment = Map.of("HOME", "/home/me", "NCCL_CONF_FILE", "/pipe");
+    assertTimeoutPreemptively(
+        Duration.ofSeconds(10), () -> assertEquals(List.of(), settings(environment).all()));
   }
 
   @ParameterizedTest(name = "''{0}'' is {1}")

@@ -337,6 +337,18 @@ class DeathWatchTest {
     assertFalse(RobustMutex.isHeld(mutexes[0], word));
   }
 
+  /** Who starts it may be interrupted: that is no trouble with the mutex. */
+  @Test
+  void anInterruptDoesNotEndTheStart() throws Exception {
+    MemorySegment[] mutexes = format(2);
+    DeathWatch watch = unheld(mutexes, 0, k -> {});
+    Thread.currentThread().interrupt();
+    watch.hold();
+    assertTrue(Thread.interrupted(), "the flag was cleared");
+    assertTrue(RobustMutex.isHeld(mutexes[0], RobustMutex.wordOffset()));
+    DeathWatchMain.end(watch);
+  }
+
   /**
    * Watches of each other in which some members are mere threads that end while they hold their
    * signal. Every living member notices every death, nobody reports a living or leaving member.
