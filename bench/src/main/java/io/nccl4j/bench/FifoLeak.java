@@ -291,7 +291,7 @@ public final class FifoLeak {
   }
 
   /** Java heap as the last collection left it, without what threads have reserved since. */
-  private static long liveBytes() {
+  static long liveBytes() {
     long bytes = 0;
     for (MemoryPoolMXBean pool : ManagementFactory.getMemoryPoolMXBeans()) {
       MemoryUsage left = pool.getType() == MemoryType.HEAP ? pool.getCollectionUsage() : null;

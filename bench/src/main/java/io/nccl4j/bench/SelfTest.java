@@ -375,14 +375,15 @@ public final class SelfTest {
     Contents contents = new Contents(size.type());
     ranks.prepare(size, inPlace, 1);
     for (LocalRank rank : ranks) {
-      contents.poison(rank.recv(0), expected(operation, size, inputs, rank, inPlace, seed));
+      contents.poison(rank.recv(0), expected(operation, size, inputs, rank.rank(), inPlace, seed));
       contents.write(rank.send(0), operation.sent(size, inputs, rank.rank(), seed));
     }
     start(how);
     long wrong = 0;
     for (LocalRank rank : ranks) {
       wrong +=
-          contents.countWrong(rank.recv(0), expected(operation, size, inputs, rank, inPlace, seed));
+          contents.countWrong(
+              rank.recv(0), expected(operation, size, inputs, rank.rank(), inPlace, seed));
       if (!inPlace) {
         wrong += contents.countWrong(rank.send(0), operation.sent(size, inputs, rank.rank(), seed));
       }
@@ -390,14 +391,15 @@ public final class SelfTest {
     return wrong;
   }
 
-  private static List<Block> expected(
+  /** What a rank must have received, and what must lie behind it. */
+  static List<Block> expected(
       SelfTestOperation operation,
       Case size,
       TestData inputs,
-      LocalRank rank,
+      int rank,
       boolean inPlace,
       long seed) {
-    List<Block> blocks = operation.expected(size, inputs, rank.rank(), seed);
+    List<Block> blocks = operation.expected(size, inputs, rank, seed);
     if (inPlace) {
       return blocks;
     }

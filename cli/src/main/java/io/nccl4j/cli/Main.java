@@ -72,7 +72,8 @@ public final class Main {
         .addSubcommand(
             new CommandLine(new SelftestCommand(context))
                 .addSubcommand(new FifoLeakCommand(context))
-                .addSubcommand(new FirstCallCommand(context)))
+                .addSubcommand(new FirstCallCommand(context))
+                .addSubcommand(new SoakCommand(context)))
         .addSubcommand(
             new CommandLine(new JmhCommand()).setUnmatchedOptionsArePositionalParams(true))
         .addSubcommand(new CompletionCommand(context))

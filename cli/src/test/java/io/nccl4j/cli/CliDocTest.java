@@ -61,7 +61,12 @@ final class CliDocTest {
     Context context = new Context(Map.of(), System.out, System.err);
     Map<String, Object> tests =
         Map.of(
-            "fifo-leak", new FifoLeakCommand(context), "first-call", new FirstCallCommand(context));
+            "fifo-leak",
+            new FifoLeakCommand(context),
+            "first-call",
+            new FirstCallCommand(context),
+            "soak",
+            new SoakCommand(context));
     options("## Self tests", new SelftestCommand(context));
     options("## Doctor", new DoctorCommand(context));
     options("## Compare", new CompareCommand(context));

@@ -102,6 +102,13 @@ class OptionsTableTest {
           selftest fifo-leak -t 2                 | -t
           selftest first-call -n 0                | pairs is 0
           selftest first-call --pairs x           | 'x'
+          selftest soak --minutes 0               | minutes is 0
+          selftest soak --minutes NaN             | minutes is NaN
+          selftest soak --ranks 1                 | ranks is 1
+          selftest soak --processes 3             | 3 processes for 4 ranks
+          selftest soak --processes 0             | 0 processes
+          selftest soak --episodes 0              | episodes 0
+          selftest soak --first -1                | first is -1
           """)
   void refusesInOneLine(String line, String part) {
     refused(Run.ofLine(Map.of(), line), part);
