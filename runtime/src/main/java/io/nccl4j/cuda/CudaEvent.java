@@ -9,40 +9,100 @@ import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
-/** A CUDA event, and where it was recorded last. It owns the CUDA event. */
+/**
+ * A CUDA event, and where it was recorded last. It owns the CUDA event.
+ *
+ * <p>CUDA answers for the last record alone. While somebody waits for a record its CUDA event is
+ * not recorded again, the next record gets another one; else a record that is complete would speak
+ * for one that is not, and what that one's stream still runs would be given back.
+ */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaEvent implements Event {
-  private static final VarHandle CLOSED;
+  /** A record: {@code position} entries of {@code stream} lie before it. */
+  final class Place {
+    private final MemorySegment recorded;
+    private final CudaStream stream;
+    private final long position;
 
-  static {
-    try {
-      CLOSED = MethodHandles.lookup().findVarHandle(CudaEvent.class, "closed", boolean.class);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
+    /** Who waits for it, and whether the event was recorded again or closed; under the event. */
+    private int waiting;
+
+    private boolean isPast;
+
+    private Place(MemorySegment recorded, CudaStream stream, long position) {
+      this.recorded = recorded;
+      this.stream = stream;
+      this.position = position;
+    }
+
+    CudaStream stream() {
+      return stream;
+    }
+
+    long position() {
+      return position;
+    }
+
+    /**
+     * Whether it is complete; asks CUDA.
+     *
+     * @throws InvalidUsageException if the event is closed
+     */
+    boolean isReached() {
+      synchronized (CudaEvent.this) {
+        requireOpen();
+        int result = Cuda.cuEventQuery(recorded);
+        if (result == Driver.NOT_READY) {
+          return false;
+        }
+        Driver.check(result, "cuEventQuery");
+        stream.queue().passed(position);
+        return true;
+      }
+    }
+
+    /** Why what lies before it failed; null if it did not. */
+    @Nullable NcclException failure() {
+      return stream.queue().failureUpTo(position);
+    }
+
+    /** Ends what {@link #awaited()} began. */
+    void release() {
+      synchronized (CudaEvent.this) {
+        if (--waiting > 0 || !isPast) {
+          return;
+        }
+      }
+      Driver.check(Cuda.cuEventDestroy_v2(recorded), "cuEventDestroy");
     }
   }
 
   private final CudaDevice device;
-  private final MemorySegment handle;
-  private volatile @Nullable CudaStream stream;
-  private volatile long position;
+
+  /** What is recorded next, and the last record; guarded by this object. */
+  private MemorySegment handle;
+
+  private @Nullable Place last;
   private volatile @Nullable CudaCapture capture;
   private int[] capturedAfter = {};
   private volatile boolean closed;
 
   CudaEvent(CudaDevice device) {
     this.device = device;
+    this.handle = newHandle(device);
+  }
+
+  private static MemorySegment newHandle(CudaDevice device) {
     try (CudaDevice.Scope ignored = device.enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       Driver.check(Cuda.cuEventCreate(out, 0), "cuEventCreate");
-      handle = out.get(ValueLayout.ADDRESS, 0);
+      return out.get(ValueLayout.ADDRESS, 0);
     }
   }
 
@@ -55,18 +115,22 @@ final class CudaEvent implements Event {
     return own;
   }
 
-  MemorySegment handle() {
+  synchronized MemorySegment handle() {
     return handle;
   }
 
   /** Where it was recorded last; null if nowhere. */
-  @Nullable CudaStream stream() {
-    return stream;
+  private synchronized @Nullable Place last() {
+    return last;
   }
 
-  /** Entries of the stream before the record. */
-  long position() {
-    return position;
+  /** The same, for who waits for it until {@link Place#release}. */
+  private synchronized @Nullable Place awaited() {
+    Place place = last;
+    if (place != null) {
+      place.waiting++;
+    }
+    return place;
   }
 
   @Nullable CudaCapture capture() {
@@ -77,16 +141,54 @@ final class CudaEvent implements Event {
     return capturedAfter;
   }
 
-  void recordedOn(CudaStream on, long at) {
+  /** Records it in a stream, behind {@code at} entries. */
+  synchronized void recordOn(CudaStream on, ToIntFunction<MemorySegment> call, long at) {
+    record(call);
     capture = null;
-    position = at;
-    stream = on;
+    last = new Place(handle, on, at);
   }
 
-  /** Notes that the event was recorded in a capture, after these nodes, and not in a stream. */
-  void capturedIn(CudaCapture in, int[] after) {
+  /** Records it in a capture, after these nodes, and not in a stream. */
+  synchronized void recordIn(CudaCapture in, ToIntFunction<MemorySegment> call, int[] after) {
+    record(call);
     capturedAfter = after;
     capture = in;
+  }
+
+  private void record(ToIntFunction<MemorySegment> call) {
+    if (leaveToWaiting()) {
+      handle = newHandle(device);
+    }
+    Driver.check(call.applyAsInt(handle), "cuEventRecord");
+  }
+
+  /** Whether the CUDA event of the last record belongs to those who wait for it from now on. */
+  private boolean leaveToWaiting() {
+    Place place = last;
+    if (place == null || place.waiting == 0 || place.isPast) {
+      return false;
+    }
+    place.isPast = true;
+    return true;
+  }
+
+  /**
+   * Lets a stream wait for the last record.
+   *
+   * @return that record; null if there is none, or the stream's order suffices
+   * @throws NcclException why what was recorded has failed: who waits for it fails, too
+   */
+  synchronized @Nullable Place awaitBy(CudaStream waiting, ToIntFunction<MemorySegment> call) {
+    Place place = last;
+    if (place == null || place.stream == waiting) {
+      return null;
+    }
+    NcclException failure = place.failure();
+    if (failure != null) {
+      throw failure;
+    }
+    Driver.check(call.applyAsInt(handle), "cuStreamWaitEvent");
+    return place;
   }
 
   void requireOpen() {
@@ -117,36 +219,27 @@ final class CudaEvent implements Event {
   }
 
   private boolean isReached() {
-    CudaStream on = stream;
-    if (on == null) {
-      return true;
-    }
-    int result = Cuda.cuEventQuery(handle);
-    if (result == Driver.NOT_READY) {
-      return false;
-    }
-    Driver.check(result, "cuEventQuery");
-    on.queue().passed(position);
-    return true;
+    Place place = last();
+    return place == null || place.isReached();
   }
 
   @Override
   public void synchronize() {
     requireOpen();
     requireNotCaptured("synchronize");
-    CudaStream on = stream;
-    if (on != null) {
-      on.waits().awaitEvent(this);
-      NcclException failure = on.queue().failureUpTo(position);
-      if (failure != null) {
-        throw failure;
-      }
+    Place place = awaited();
+    if (place == null) {
+      return;
     }
-  }
-
-  /** Whether it is complete, for who waits; a failure of the device counts as complete. */
-  boolean poll() {
-    return isReached();
+    try {
+      place.stream.waits().await(place::isReached);
+    } finally {
+      place.release();
+    }
+    NcclException failure = place.failure();
+    if (failure != null) {
+      throw failure;
+    }
   }
 
   @Override
@@ -161,7 +254,7 @@ final class CudaEvent implements Event {
     requireRecorded(this, "end");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.JAVA_FLOAT);
-      Driver.check(Cuda.cuEventElapsedTime(out, begin.handle, handle), "cuEventElapsedTime");
+      Driver.check(Cuda.cuEventElapsedTime(out, begin.handle(), handle()), "cuEventElapsedTime");
       return Duration.ofNanos((long) (out.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
     }
   }
@@ -169,12 +262,10 @@ final class CudaEvent implements Event {
   private static void requireRecorded(CudaEvent event, String name) {
     event.requireOpen();
     event.requireNotCaptured("elapsedSince");
-    if (event.stream == null || !event.isReached()) {
+    Place place = event.last();
+    if (place == null || !place.isReached()) {
       throw new InvalidUsageException(
-          "the "
-              + name
-              + " event "
-              + (event.stream == null ? "was never recorded" : "is not complete"),
+          "the " + name + " event " + (place == null ? "was never recorded" : "is not complete"),
           "record it and synchronize first");
     }
   }
@@ -183,17 +274,21 @@ final class CudaEvent implements Event {
   public CompletableFuture<Void> toFuture() {
     requireOpen();
     requireNotCaptured("toFuture");
-    CudaStream on = stream;
-    if (on == null) {
-      return CompletableFuture.completedFuture(null);
-    }
-    return EventPoller.futureOf(this, on, position);
+    Place place = awaited();
+    return place == null ? CompletableFuture.completedFuture(null) : EventPoller.futureOf(place);
   }
 
   @Override
   public void close() {
-    if (CLOSED.compareAndSet(this, false, true)) {
-      Driver.check(Cuda.cuEventDestroy_v2(handle), "cuEventDestroy");
+    synchronized (this) {
+      if (closed) {
+        return;
+      }
+      closed = true;
+      if (leaveToWaiting()) {
+        return;
+      }
     }
+    Driver.check(Cuda.cuEventDestroy_v2(handle()), "cuEventDestroy");
   }
 }

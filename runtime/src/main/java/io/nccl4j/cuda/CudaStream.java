@@ -18,6 +18,7 @@ import java.time.Duration;
 import java.util.Objects;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
+import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -232,12 +233,13 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     own.requireOpen();
     requireUsable();
     launches.await();
-    Driver.check(
-        handle.call(() -> Cuda.cuEventRecord(own.handle(), handle.get())), "cuEventRecord");
-    if (capture != null) {
-      own.capturedIn(capture, capture.frontier(this));
+    ToIntFunction<MemorySegment> call =
+        recorded -> handle.call(() -> Cuda.cuEventRecord(recorded, handle.get()));
+    CudaCapture capturing = capture;
+    if (capturing != null) {
+      own.recordIn(capturing, call, capturing.frontier(this));
     } else {
-      own.recordedOn(this, queue.next());
+      own.recordOn(this, call, queue.next());
     }
   }
 
@@ -251,19 +253,12 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       return;
     }
     awaitRoom();
-    CudaStream from = other.stream();
-    if (from == null || from == this) {
-      return;
+    CudaEvent.Place place =
+        other.awaitBy(
+            this, recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
+    if (place != null) {
+      queue.add(place.stream().queue, place.position());
     }
-    // What is recorded there has failed: who waits for it fails, too.
-    NcclException failure = from.queue.failureUpTo(other.position());
-    if (failure != null) {
-      throw failure;
-    }
-    Driver.check(
-        handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), other.handle(), 0)),
-        "cuStreamWaitEvent");
-    queue.add(from.queue, other.position());
   }
 
   // ---- captures

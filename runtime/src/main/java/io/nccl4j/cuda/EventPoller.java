@@ -1,8 +1,6 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
-import io.nccl4j.bindings.cuda.Cuda;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -16,17 +14,13 @@ import org.apache.logging.log4j.Logger;
  */
 final class EventPoller {
   private static final class Waiter {
-    final CudaEvent event;
-    final CudaStream stream;
-    final long position;
+    final CudaEvent.Place place;
     final CompletableFuture<Void> future = new CompletableFuture<>();
     final StreamWaits.Patience patience;
 
-    Waiter(CudaEvent event, CudaStream stream, long position) {
-      this.event = event;
-      this.stream = stream;
-      this.position = position;
-      this.patience = stream.waits().newPatience();
+    Waiter(CudaEvent.Place place) {
+      this.place = place;
+      this.patience = place.stream().waits().newPatience();
     }
   }
 
@@ -42,8 +36,8 @@ final class EventPoller {
 
   private EventPoller() {}
 
-  static CompletableFuture<Void> futureOf(CudaEvent event, CudaStream stream, long position) {
-    Waiter waiter = new Waiter(event, stream, position);
+  static CompletableFuture<Void> futureOf(CudaEvent.Place place) {
+    Waiter waiter = new Waiter(place);
     WAITERS.add(waiter);
     LockSupport.unpark(THREAD);
     return waiter.future;
@@ -68,32 +62,30 @@ final class EventPoller {
   }
 
   private static boolean isOver(Waiter waiter) {
+    NcclException failure;
     try {
-      waiter.event.requireOpen();
-    } catch (InvalidUsageException e) {
-      waiter.future.completeExceptionally(e);
-      return true;
+      if (!waiter.place.isReached()) {
+        waiter.place.stream().queue().look();
+        waiter.patience.checkDeadline();
+        return false;
+      }
+      failure = waiter.place.failure();
+    } catch (NcclException e) {
+      failure = e;
     }
-    int result = Cuda.cuEventQuery(waiter.event.handle());
-    if (result == Driver.NOT_READY) {
-      waiter.stream.queue().look();
-      waiter.patience.checkDeadline();
-      return false;
+    try {
+      waiter.place.release();
+    } catch (NcclException e) {
+      failure = failure == null ? e : failure;
     }
     // Not on this thread: what hangs on the future may take long.
-    NcclException failure =
-        result == Driver.SUCCESS ? failureAt(waiter) : Driver.failure(result, "cuEventQuery");
-    if (failure == null) {
+    NcclException why = failure;
+    if (why == null) {
       waiter.future.completeAsync(() -> null);
     } else {
       CompletableFuture<Void> unused =
-          CompletableFuture.runAsync(() -> waiter.future.completeExceptionally(failure));
+          CompletableFuture.runAsync(() -> waiter.future.completeExceptionally(why));
     }
     return true;
-  }
-
-  private static @org.jspecify.annotations.Nullable NcclException failureAt(Waiter waiter) {
-    waiter.stream.queue().passed(waiter.position);
-    return waiter.stream.queue().failureUpTo(waiter.position);
   }
 }

@@ -4,6 +4,7 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -113,10 +114,10 @@ final class StreamWaits {
    *
    * @throws InterruptedWaitException if the calling thread is interrupted
    */
-  void awaitEvent(CudaEvent event) {
+  void await(BooleanSupplier event) {
     long start = System.nanoTime();
     long looked = start;
-    while (!event.poll()) {
+    while (!event.getAsBoolean()) {
       long now = System.nanoTime();
       if (now - looked > LOOK_NANOS) {
         looked = now;

@@ -8,24 +8,32 @@ import io.nccl4j.NcclException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A point in a host stream. Each record has a generation; a waiter waits for the one that was last
- * when it asked.
+ * A point in a host stream. Who waits, waits for the record that was last when it asked: for a
+ * place in a stream, which is passed once and for all, whatever becomes of the event. Records of
+ * different streams may end in another order than they were made in; each has a generation, so that
+ * what is known of the last one is not taken back by an earlier one.
  */
 final class HostEvent implements Event {
   private record Waiter(long generation, CompletableFuture<Void> future) {}
 
   private final HostDevice device;
   private final List<Waiter> waiters = new ArrayList<>();
-  private volatile long issued;
-  private volatile long completed;
-  private volatile long completedNanos;
-  private volatile @Nullable NcclException failure;
-  private volatile @Nullable HostStream stream;
-  private volatile long position;
+
+  /** Of the last record; these, and what is known of its end, are guarded by this object. */
+  private @Nullable HostQueue stream;
+
+  private long position;
+  private long issued;
+
+  /** The newest record that has ended, and when. */
+  private long completed;
+
+  private long completedNanos;
   private volatile boolean closed;
   private volatile @Nullable Capture capture;
   private int[] capturedAfter = {};
@@ -39,16 +47,24 @@ final class HostEvent implements Event {
     return device;
   }
 
-  /** Starts a new record; the submitting thread's. */
-  long issue(HostStream on, long target) {
-    if (capture != null) {
-      capture = null;
-    }
+  /**
+   * Starts a new record; the submitting thread's.
+   *
+   * @param target up to where {@code on} must be driven to see it done
+   * @return its generation
+   */
+  synchronized long issue(HostQueue on, long target) {
+    capture = null;
     stream = on;
     position = target;
-    long generation = issued + 1;
-    issued = generation;
-    return generation;
+    return ++issued;
+  }
+
+  /** Makes a stream's entry wait for the last record; returns its stream, null if there is none. */
+  synchronized @Nullable HostQueue awaitBy(StreamTask task) {
+    task.awaited = stream;
+    task.generation = position;
+    return stream;
   }
 
   /** Notes that the event was recorded in a capture, after these nodes, and not in a stream. */
@@ -63,14 +79,6 @@ final class HostEvent implements Event {
 
   int[] capturedAfter() {
     return capturedAfter;
-  }
-
-  long issued() {
-    return issued;
-  }
-
-  @Nullable NcclException failure() {
-    return failure;
   }
 
   void requireOpen() {
@@ -90,15 +98,16 @@ final class HostEvent implements Event {
 
   /** Ends a record; by the owner of the stream. */
   void complete(long generation, @Nullable NcclException error) {
-    failure = error;
-    completedNanos = System.nanoTime();
     List<Waiter> ready;
-    synchronized (waiters) {
-      completed = generation;
+    synchronized (this) {
+      if (generation > completed) {
+        completed = generation;
+        completedNanos = System.nanoTime();
+      }
       if (waiters.isEmpty()) {
         return;
       }
-      ready = waiters.stream().filter(w -> w.generation <= generation).toList();
+      ready = waiters.stream().filter(w -> w.generation == generation).toList();
       waiters.removeAll(ready);
     }
     // Not on this thread: it is driving a stream, and what hangs on the future may take long.
@@ -112,33 +121,44 @@ final class HostEvent implements Event {
     }
   }
 
-  boolean isComplete(long generation) {
-    return completed >= generation;
+  private synchronized boolean hasEnded() {
+    return completed == issued;
+  }
+
+  /** Why what lies before the last record failed; null if it did not. */
+  private synchronized @Nullable NcclException failure() {
+    return stream == null ? null : stream.failureUpTo(position);
   }
 
   @Override
   public boolean isComplete() {
     requireOpen();
     requireNotCaptured("isComplete");
-    if (!isComplete(issued)) {
-      HostStream on = stream;
-      if (on != null) {
-        Progress.poke(on);
+    if (!hasEnded()) {
+      HostQueue on;
+      synchronized (this) {
+        on = stream;
       }
+      Progress.poke(Objects.requireNonNull(on));
     }
-    return isComplete(issued);
+    return hasEnded();
   }
 
   @Override
   public void synchronize() {
     requireOpen();
     requireNotCaptured("synchronize");
-    long generation = issued;
-    HostStream on = stream;
-    if (on != null && !isComplete(generation)) {
-      Progress.drive(on, position, Long.MAX_VALUE);
+    HostQueue on;
+    long target;
+    synchronized (this) {
+      on = stream;
+      target = position;
     }
-    NcclException error = failure;
+    if (on == null) {
+      return;
+    }
+    Progress.drive(on, target, Long.MAX_VALUE);
+    NcclException error = on.failureUpTo(target);
     if (error != null) {
       throw error;
     }
@@ -151,34 +171,31 @@ final class HostEvent implements Event {
       throw new InvalidArgumentException(
           "the start event is not of a host device", "pass an event of this backend");
     }
-    requireRecorded(begin, "start");
-    requireRecorded(this, "end");
-    return Duration.ofNanos(completedNanos - begin.completedNanos);
+    return Duration.ofNanos(requireRecorded("end") - begin.requireRecorded("start"));
   }
 
-  private static void requireRecorded(HostEvent event, String name) {
-    if (event.issued == 0 || !event.isComplete()) {
+  /** When the last record ended. */
+  private synchronized long requireRecorded(String name) {
+    if (issued == 0 || completed != issued) {
       throw new InvalidUsageException(
-          "the "
-              + name
-              + " event "
-              + (event.issued == 0 ? "was never recorded" : "is not complete"),
+          "the " + name + " event " + (issued == 0 ? "was never recorded" : "is not complete"),
           "record it and synchronize first");
     }
+    return completedNanos;
   }
 
   @Override
   public CompletableFuture<Void> toFuture() {
     requireOpen();
     requireNotCaptured("toFuture");
-    synchronized (waiters) {
-      if (!isComplete(issued)) {
+    synchronized (this) {
+      if (completed != issued) {
         CompletableFuture<Void> future = new CompletableFuture<>();
         waiters.add(new Waiter(issued, future));
         return future;
       }
     }
-    NcclException error = failure;
+    NcclException error = failure();
     return error == null
         ? CompletableFuture.completedFuture(null)
         : CompletableFuture.failedFuture(error);

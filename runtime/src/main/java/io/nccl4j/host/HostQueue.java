@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -63,9 +64,18 @@ class HostQueue extends Padded {
    */
   private final @Nullable Thread[] submitter = new Thread[2 * SUBMITTER];
 
+  private final long timeoutNanos;
+  private long failedAt;
   private volatile @Nullable NcclException error;
 
-  HostQueue() {
+  /**
+   * An empty queue.
+   *
+   * @param timeoutNanos how long it waits for a copy or fill of another stream that does not move;
+   *     works have the deadline of their communicator
+   */
+  HostQueue(long timeoutNanos) {
+    this.timeoutNanos = timeoutNanos;
     for (int i = 0; i < CAPACITY; i++) {
       tasks[i] = new StreamTask();
     }
@@ -130,6 +140,11 @@ class HostQueue extends Padded {
 
   long tail() {
     return (long) CELL.getAcquire(cells, TAIL);
+  }
+
+  /** Whether everything before a position is done and did not fail. */
+  boolean hasPassed(long position) {
+    return head() >= position && failureUpTo(position) == null;
   }
 
   boolean hasPending() {
@@ -240,6 +255,20 @@ class HostQueue extends Padded {
     return error;
   }
 
+  /** Fails this queue from its head on; the first failure counts. By the owner. */
+  private void failWith(@Nullable NcclException cause) {
+    if (error == null && cause != null) {
+      failedAt = ownedHead();
+      error = cause;
+    }
+  }
+
+  /** Why what lies before a position failed; null if it did not. Any thread. */
+  @Nullable NcclException failureUpTo(long position) {
+    NcclException e = error;
+    return e != null && failedAt < position ? e : null;
+  }
+
   /** Takes a step of one work, and turns what it throws into this stream's failure. */
   int step(HostWork work, int patience) {
     HostCommunicator communicator = work.communicator;
@@ -327,9 +356,7 @@ class HostQueue extends Padded {
               communicator.rank(),
               work.seq);
     }
-    if (earlier == null) {
-      error = communicator.failure().orElse(null);
-    }
+    failWith(communicator.failure().orElse(null));
     HostProcess.self().quarantine().add(work);
   }
 
@@ -342,7 +369,6 @@ class HostQueue extends Padded {
   }
 
   private int carryOut(StreamTask task, int patience) {
-    HostEvent event = task.event;
     try {
       switch (task.kind) {
         case StreamTask.COPY, StreamTask.FILL -> {
@@ -353,15 +379,15 @@ class HostQueue extends Padded {
         case StreamTask.GRAPH -> {
           return Objects.requireNonNull(task.graph).step(this, task, patience);
         }
-        case StreamTask.RECORD -> Objects.requireNonNull(event).complete(task.generation, error);
+        case StreamTask.RECORD ->
+            Objects.requireNonNull(task.event).complete(task.generation, error);
         default -> {
+          HostQueue awaited = Objects.requireNonNull(task.awaited);
           // Who has failed waits for nothing: what follows is dropped.
-          if (error == null && !Objects.requireNonNull(event).isComplete(task.generation)) {
+          if (error == null && awaited.head() < task.generation) {
             return Step.DEPENDS;
           }
-          if (error == null) {
-            error = Objects.requireNonNull(event).failure();
-          }
+          failWith(awaited.failureUpTo(task.generation));
         }
       }
     } catch (IllegalStateException e) {
@@ -372,11 +398,11 @@ class HostQueue extends Padded {
 
   /** Fails this stream because a copy or fill cannot use its memory any more. */
   void memoryWasClosed(IllegalStateException cause) {
-    error =
+    failWith(
         new InvalidUsageException(
                 "memory was closed while a copy or fill used it: " + cause.getMessage(),
                 "keep wrapped segments open until the stream is synchronized")
-            .causedBy(cause);
+            .causedBy(cause));
   }
 
   // ---- slow paths, by the owner
@@ -389,6 +415,53 @@ class HostQueue extends Padded {
   /** Notes since when the head waits, and fails it when its deadline has passed. */
   void checkDeadline(long now) {
     forEachPending(DEADLINE, now);
+    StreamTask task = waitAtHead();
+    if (task != null) {
+      checkAwaited(task, Objects.requireNonNull(task.awaited), now);
+    }
+  }
+
+  /** The entry at the head if it waits for an event. */
+  private @Nullable StreamTask waitAtHead() {
+    long head = head();
+    int index = (int) head & CAPACITY - 1;
+    return head != tail() && plans[index] == null && tasks[index].kind == StreamTask.WAIT
+        ? tasks[index]
+        : null;
+  }
+
+  /**
+   * Keeps the deadlines of a stream that is waited for, which perhaps nobody drives. Works there
+   * have their own, and so have its own waits; what is left are copies and fills.
+   */
+  private void checkAwaited(StreamTask task, HostQueue awaited, long now) {
+    boolean isIdle = awaited.tryOwn();
+    if (isIdle) {
+      try {
+        awaited.checkFaults();
+        awaited.checkDeadline(now);
+      } finally {
+        awaited.disown();
+      }
+    }
+    long head = awaited.head();
+    if (isIdle || task.seenSince == 0 || task.seen != head) {
+      task.seen = head;
+      task.seenSince = now;
+    } else if (now - task.seenSince > timeoutNanos) {
+      failWith(
+          new DeadlineException(
+              "not complete after " + timeoutNanos / 1_000_000 + " ms: " + describe(task, awaited),
+              "see whether the thread that runs that stream hangs; operation-timeout sets the"
+                  + " deadline"));
+    }
+  }
+
+  private static String describe(StreamTask wait, HostQueue awaited) {
+    return "waiting for an event of another stream, "
+        + (awaited.head() >= wait.generation
+            ? "which is complete"
+            : "where it lies behind: " + awaited.describeHead());
   }
 
   /** Sees to it that the caller's thread is not in the way of the ranks it waits for. */
@@ -427,7 +500,10 @@ class HostQueue extends Padded {
       }
     }
     if (work == null) {
-      return task.kind == StreamTask.WAIT ? "waiting for an event" : "a copy, fill or event";
+      HostQueue awaited = task.awaited;
+      return task.kind == StreamTask.WAIT && awaited != null
+          ? describe(task, awaited)
+          : "a copy, fill or event";
     }
     return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
   }

@@ -2,6 +2,7 @@ package io.nccl4j.host;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.Backend;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -30,12 +31,22 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
 
   private volatile boolean closed;
 
-  private HostStream(HostDevice device) {
+  private HostStream(HostDevice device, CommunicatorConfig limits) {
+    super(limits.operationTimeout().toNanos());
     this.device = device;
   }
 
   static HostStream open(HostDevice device) {
-    HostStream stream = new HostStream(device);
+    return open(device, CommunicatorConfig.defaults());
+  }
+
+  /**
+   * A stream.
+   *
+   * @param limits the timeouts of what belongs to no communicator
+   */
+  static HostStream open(HostDevice device, CommunicatorConfig limits) {
+    HostStream stream = new HostStream(device, limits);
     Progress.add(stream);
     return stream;
   }
@@ -246,14 +257,13 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
       joinCapture(other);
       return;
     }
-    if (other.isComplete() && other.failure() == null) {
-      requireUsable();
-      return;
-    }
     StreamTask task = nextTask(StreamTask.WAIT);
-    task.event = other;
-    task.generation = other.issued();
-    release();
+    HostQueue awaited = other.awaitBy(task);
+    if (awaited == null || awaited.hasPassed(task.generation)) {
+      task.clear();
+    } else {
+      release();
+    }
   }
 
   private void joinCapture(HostEvent event) {

@@ -34,7 +34,17 @@ final class StreamTask {
   private long moved;
 
   @Nullable HostEvent event;
+
+  /** Of a record or a graph's launch; for a wait how far {@link #awaited} must come. */
   long generation;
+
+  /** The stream that is waited for. */
+  @Nullable HostQueue awaited;
+
+  /** Where that one was when it was last looked at, and since when; 0 before. */
+  long seen;
+
+  long seenSince;
 
   @Nullable HostExecutableGraph graph;
 
@@ -87,6 +97,8 @@ final class StreamTask {
     target = MemorySegment.NULL;
     moved = 0;
     event = null;
+    awaited = null;
+    seenSince = 0;
     graph = null;
     sourceOwner = null;
     targetOwner = null;
