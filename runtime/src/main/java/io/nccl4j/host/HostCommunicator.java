@@ -403,6 +403,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   // ---- completion and failure
 
+  @Override
+  protected void gaveBack() {
+    if (!isHealthy()) {
+      becomeQuietIfIdle();
+    }
+  }
+
   /**
    * Tells the others when this failed rank has no work left. It may have left, and its control
    * block be gone.

@@ -2,7 +2,6 @@ package io.nccl4j.schedule;
 
 import io.nccl4j.Group;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.NcclException;
 import io.nccl4j.spi.EngineStream;
 import java.util.ArrayList;
 import java.util.List;
@@ -13,14 +12,20 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>One object per thread and nesting depth, used again, so that an exchange in a loop allocates
  * nothing. Launching a nested group leaves its works to the outer one; discarding it gives back the
- * works since it was opened, newest first, as the FIFO wants.
+ * works since it was opened. Between the calls of a group its communicators may be handed over to
+ * other threads, which may have works of their own there by then: each work is given back by
+ * itself, and a launch enters its communicators like any other call.
  */
 public final class GroupScope implements Group {
   private static final ThreadLocal<PerThread> THREADS = ThreadLocal.withInitial(PerThread::new);
 
   /** Groups of one thread: a stack of reused scopes over one list of works. */
-  private static final class PerThread {
+  static final class PerThread {
     final ArrayList<GroupScope> scopes = new ArrayList<>();
+
+    /** Communicators that a launch has entered. */
+    final ArrayList<ScheduledCommunicator<?>> entered = new ArrayList<>();
+
     final ArrayList<ScheduledCommunicator<?>> owners = new ArrayList<>();
     final ArrayList<Work> works = new ArrayList<>();
     final ArrayList<EngineStream<?>> streams = new ArrayList<>();
@@ -107,20 +112,42 @@ public final class GroupScope implements Group {
       end();
       return;
     }
+    boolean prepared = false;
     try {
-      prepare();
+      enter();
+      awaitRoom();
+      prepared = true;
       assignAll();
-    } catch (NcclException e) {
-      close();
-      throw e;
+    } finally {
+      leave();
+      if (prepared) {
+        // From here the works belong to their streams, whatever happened.
+        threadState.works.clear();
+        threadState.owners.clear();
+        end();
+      } else {
+        close();
+      }
     }
-    end();
   }
 
-  /** Everything that can fail or wait, before anything is started. */
-  private void prepare() {
+  /** Keeps other threads out of the communicators, each of which must accept operations. */
+  private void enter() {
     for (int i = 0; i < threadState.works.size(); i++) {
-      threadState.owners.get(i).requireReady();
+      threadState.owners.get(i).enterForGroup(threadState);
+    }
+  }
+
+  private void leave() {
+    for (int i = 0; i < threadState.entered.size(); i++) {
+      threadState.entered.get(i).leaveGroup();
+    }
+    threadState.entered.clear();
+  }
+
+  /** Everything else that can fail or wait, before anything is started. */
+  private void awaitRoom() {
+    for (int i = 0; i < threadState.works.size(); i++) {
       EngineStream<?> stream = threadState.works.get(i).stream;
       if (stream != null) {
         if (stream.isCapturing() != threadState.works.get(i).isCaptured()) {
@@ -152,8 +179,6 @@ public final class GroupScope implements Group {
         stream.publish();
       }
     }
-    works.clear();
-    threadState.owners.clear();
   }
 
   private void publishTogether() {
@@ -165,9 +190,6 @@ public final class GroupScope implements Group {
         streams.add(stream);
       }
     }
-    // From here the works belong to their streams, whatever happens.
-    works.clear();
-    threadState.owners.clear();
     try {
       for (int i = 0; i < streams.size(); i++) {
         streams.get(i).hold();
@@ -205,9 +227,8 @@ public final class GroupScope implements Group {
     }
     for (int i = threadState.works.size(); --i >= firstWork; ) {
       ScheduledCommunicator<?> owner = threadState.owners.remove(i);
-      if (!threadState.works.remove(i).isCaptured()) {
-        owner.fifo().giveBack();
-      }
+      threadState.works.remove(i).free();
+      owner.gaveBack();
     }
     end();
   }

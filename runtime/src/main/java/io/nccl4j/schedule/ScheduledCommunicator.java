@@ -42,6 +42,9 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   @SuppressWarnings("unused") // by VarHandle
   private int entered;
 
+  /** The groups of the thread whose launch is inside. Another thread never finds its own here. */
+  private GroupScope.@Nullable PerThread launching;
+
   /** A communicator whose works lie in {@code fifo}. */
   protected ScheduledCommunicator(int rank, int nranks, Device device, WorkFifo<W> fifo) {
     this.rank = rank;
@@ -648,6 +651,24 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   protected final boolean isEntered() {
     return (int) ENTERED.getVolatile(this) != 0;
   }
+
+  /** Keeps other threads out while a group is launched; once for all of its works. */
+  final void enterForGroup(GroupScope.PerThread groupsOfThread) {
+    if (launching != groupsOfThread) {
+      enterFor("launch");
+      launching = groupsOfThread;
+      groupsOfThread.entered.add(this);
+    }
+  }
+
+  /** Ends {@link #enterForGroup}. */
+  final void leaveGroup() {
+    launching = null;
+    leave();
+  }
+
+  /** A work was discarded, and its place is free. */
+  protected void gaveBack() {}
 
   /** Lets other threads in again. */
   public final void leave() {

@@ -10,10 +10,11 @@ import org.jspecify.annotations.Nullable;
  * The bounded queue of a communicator's unfinished works, in order of submission.
  *
  * <p>A ring of works, allocated at once. A place is taken by the submitting thread and given back
- * by whoever completes the work, each exactly once; works may complete in any order, but room is
- * counted from the oldest unfinished one. An empty FIFO starts at its first place again, so that a
- * program that waits for each operation keeps using the same few cache lines. Taking more than half
- * for one plan is refused, so that a plan can always be put together while another one runs.
+ * by whoever completes or discards the work, each exactly once; that may be in any order, but room
+ * is counted from the oldest unfinished work to the newest one. An empty FIFO starts at its first
+ * place again, so that a program that waits for each operation keeps using the same few cache
+ * lines. Taking more than half for one plan is refused, so that a plan can always be put together
+ * while another one runs.
  *
  * <p>Methods are for the submitting thread unless they say that any thread may ask.
  *
@@ -69,7 +70,7 @@ public final class WorkFifo<W extends Work> extends Padded {
 
   /** Whether {@link #take()} would find room. */
   public boolean hasRoom() {
-    return used < ring.length || reclaim() < ring.length;
+    return used < ring.length || reclaim() < ring.length || reclaimNewest() < ring.length;
   }
 
   /** Takes the next place; there must be room. */
@@ -89,13 +90,6 @@ public final class WorkFifo<W extends Work> extends Padded {
     return ring[first];
   }
 
-  /** Gives back the place that was taken last, whose work was not published. */
-  public void giveBack() {
-    int left = used - 1;
-    ring[first + left & mask].free();
-    USED.setRelease(this, left);
-  }
-
   /**
    * Passes over what is complete at the old end; returns the number of places that are still taken.
    */
@@ -107,6 +101,19 @@ public final class WorkFifo<W extends Work> extends Padded {
       left--;
     }
     FIRST.setOpaque(this, left == 0 ? 0 : oldest);
+    USED.setRelease(this, left);
+    return left;
+  }
+
+  /**
+   * The same at the new end, where groups are discarded while older works run. Only a full FIFO is
+   * worth the look.
+   */
+  private int reclaimNewest() {
+    int left = used;
+    while (left > 0 && !ring[first + left - 1 & mask].isInUse()) {
+      left--;
+    }
     USED.setRelease(this, left);
     return left;
   }
@@ -170,6 +177,9 @@ public final class WorkFifo<W extends Work> extends Padded {
     // The submitter passes over complete works only when it looks for room.
     while (left > 0 && !ring[oldest & mask].isInUse()) {
       oldest++;
+      left--;
+    }
+    while (left > 0 && !ring[oldest + left - 1 & mask].isInUse()) {
       left--;
     }
     return (long) left * Work.BYTES;

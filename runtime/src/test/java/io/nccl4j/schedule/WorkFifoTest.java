@@ -15,6 +15,7 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
@@ -37,9 +38,9 @@ class WorkFifoTest {
   }
 
   /**
-   * Takes, completes in any order, and gives back.
+   * Takes, and completes or discards in any order.
    *
-   * @param actions 0…3 take, 4…6 complete one of those in use, 7 give the last one back
+   * @param actions 0…3 take, 4…5 complete one of those in use, 6…7 discard the newest
    */
   @Property(tries = 500)
   void anyHistory(
@@ -49,16 +50,20 @@ class WorkFifoTest {
     // Slots in ring order, oldest first; null where the work is complete.
     Deque<Item> ring = new ArrayDeque<>();
     List<Item> inUse = new ArrayList<>();
-    Item last = null;
     int choice = choices;
     int most = 0;
     for (int action : actions) {
       while (!ring.isEmpty() && !inUse.contains(ring.peekFirst())) {
         ring.removeFirst();
       }
+      if (ring.size() == SLOTS) {
+        while (!inUse.contains(ring.peekLast())) {
+          ring.removeLast();
+        }
+      }
       assertEquals(ring.size() < SLOTS, fifo.hasRoom());
       if (action < 4 && fifo.hasRoom()) {
-        last = fifo.take();
+        Item last = fifo.take();
         assertTrue(last.isInUse());
         assertFalse(inUse.contains(last), "a work in use was handed out again");
         ring.addLast(last);
@@ -66,17 +71,15 @@ class WorkFifoTest {
         inUse.add(last);
       } else if (action < 4) {
         assertSame(ring.peekFirst(), fifo.oldest());
-      } else if (action < 7 && !inUse.isEmpty()) {
-        Item done = inUse.remove(Math.floorMod(choice += 31, inUse.size()));
+      } else if (!inUse.isEmpty()) {
+        Item done =
+            action < 6
+                ? inUse.remove(Math.floorMod(choice += 31, inUse.size()))
+                : inUse.removeLast();
         done.free();
-        last = done == last ? null : last;
-      } else if (action == 7 && last != null) {
-        fifo.giveBack();
-        assertFalse(last.isInUse());
-        inUse.remove(last);
-        ring.removeLast();
-        last = null;
+        assertFalse(done.isInUse());
       }
+      assertEquals(spread(ring, inUse) * Work.BYTES, fifo.takenBytes());
       assertEquals(inUse.size(), used(fifo));
       assertEquals(inUse.size(), fifo.inUse());
       Item oldest = ring.stream().filter(inUse::contains).findFirst().orElse(null);
@@ -86,6 +89,30 @@ class WorkFifoTest {
       }
       assertEquals((long) most * Work.BYTES, fifo.highWaterBytes());
     }
+  }
+
+  /** From the oldest of those in use to the newest. */
+  private static long spread(Deque<Item> ring, List<Item> inUse) {
+    List<Item> places = List.copyOf(ring);
+    List<Integer> used =
+        IntStream.range(0, places.size())
+            .filter(i -> inUse.contains(places.get(i)))
+            .boxed()
+            .toList();
+    return used.isEmpty() ? 0 : used.getLast() - used.getFirst() + 1;
+  }
+
+  /** What was discarded makes room although an older work runs on. */
+  @Test
+  void discardingBehindARunningWorkMakesRoom() {
+    WorkFifo<Item> fifo = fifo();
+    Item running = fifo.take();
+    for (int i = 0; i < 10 * SLOTS; i++) {
+      assertTrue(fifo.hasRoom(), "after " + i + " discarded works");
+      fifo.take().free();
+    }
+    assertTrue(running.isInUse());
+    assertEquals(Work.BYTES, fifo.takenBytes());
   }
 
   private static int used(WorkFifo<Item> fifo) {
