@@ -316,9 +316,7 @@ class HostQueue extends Padded {
       Thread.yield();
     }
     try {
-      if (error == null) {
-        error = reason;
-      }
+      failWith(reason);
     } finally {
       disown();
     }
