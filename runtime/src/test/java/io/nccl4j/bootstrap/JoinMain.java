@@ -149,6 +149,7 @@ public final class JoinMain {
   }
 
   /** Becomes somebody else: what is needed from now on was loaded before. */
+  @SuppressWarnings("restricted") // a user that the project itself never becomes
   private static void flood(byte[] bytes, int count) throws Exception {
     RendezvousId id = RendezvousId.parse(bytes);
     List<Integer> sockets = new ArrayList<>();
