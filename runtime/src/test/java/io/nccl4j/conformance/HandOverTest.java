@@ -239,7 +239,7 @@ class HandOverTest {
           one.get();
         }
         assertEquals(List.of(), wrong);
-        assertEquals(2 * launched.get(), ranks.get(0).counters().unfinishedWorks());
+        assertEquals(2L * launched.get(), ranks.get(0).counters().unfinishedWorks());
         for (int i = 0; i < launched.get(); i++) {
           sum(ranks, 1, 0, ranks.streams.get(1));
           sum(ranks, 1, 1, ranks.streams.get(1));
