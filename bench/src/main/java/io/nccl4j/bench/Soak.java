@@ -146,6 +146,7 @@ public final class Soak {
   private final long start = System.nanoTime();
   private final Map<SoakFault.Kind, Long> faults = new EnumMap<>(SoakFault.Kind.class);
   private final Map<Integer, List<SoakUsage>> samples = new HashMap<>();
+  private final Set<Integer> fresh = new HashSet<>();
   private final List<SoakUsage> ownSamples = new ArrayList<>();
   private final List<String> texts = new ArrayList<>();
   private final List<String> leaks = new ArrayList<>();
@@ -190,9 +191,13 @@ public final class Soak {
 
   /** Runs it; see the other form. */
   Result run(int first, long most, Duration time) throws InterruptedException {
+    for (int process = 0; process < settings.processes(); process++) {
+      fresh.add(process);
+    }
     long sampled = System.nanoTime();
     long reported = sampled;
     for (long i = 0; i < most && nanos() < time.toNanos(); i++) {
+      ask();
       new OneEpisode(SoakEpisode.of(settings, (int) (first + i))).run();
       long now = System.nanoTime();
       if (now - sampled > time.toNanos() / SAMPLES || most < Integer.MAX_VALUE) {
@@ -242,13 +247,28 @@ public final class Soak {
     }
   }
 
+  private void replace(int process) {
+    processes.replace(process);
+    fresh.add(process);
+  }
+
   // ---- what is in use
 
   private void sample() throws InterruptedException {
     for (int process = 0; process < settings.processes(); process++) {
-      processes.say(process, "usage");
+      fresh.add(process);
     }
-    for (int answers = 0; answers < settings.processes(); ) {
+    ask();
+    ownSamples.add(SoakUsage.now(0));
+  }
+
+  /**
+   * Asks what those in {@link #fresh} have in use, and waits for their answers: a process that was
+   * just started is there then, and a unique id, which lasts for so long only, can be made.
+   */
+  private void ask() throws InterruptedException {
+    fresh.forEach(process -> processes.say(process, "usage"));
+    while (!fresh.isEmpty()) {
       Event event = processes.next(PATIENCE);
       if (event == null || event.line() == null) {
         throw new IllegalStateException("no answer about the usage: " + event);
@@ -257,10 +277,9 @@ public final class Soak {
         samples
             .computeIfAbsent(event.process(), p -> new ArrayList<>())
             .add(SoakUsage.parse(event.line().substring("usage ".length())));
-        answers++;
+        fresh.remove(event.process());
       }
     }
-    ownSamples.add(SoakUsage.now(0));
   }
 
   /** When a process is at its end. */
@@ -356,7 +375,7 @@ public final class Soak {
         slowestFailure = Math.max(slowestFailure, end - killed);
         awaitEnd();
         judge(victim);
-        processes.replace(victim);
+        replace(victim);
       } else if (victim < 0) {
         episodeNanos = (3 * episodeNanos + end - begin) / 4;
       }
@@ -423,8 +442,8 @@ public final class Soak {
       for (int process : Set.copyOf(busy)) {
         busy.remove(process);
         processes.kill(process);
-        processes.replace(process);
         samples.remove(process);
+        replace(process);
       }
     }
 
@@ -465,7 +484,7 @@ public final class Soak {
       problem(episode, event.process(), "ended with exit code " + event.exitCode());
       if (busy.remove(event.process())) {
         samples.remove(event.process());
-        processes.replace(event.process());
+        replace(event.process());
       }
     }
   }

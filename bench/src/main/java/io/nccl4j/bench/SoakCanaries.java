@@ -56,11 +56,16 @@ final class SoakCanaries {
           random.nextInt(4) == 0
               ? device.wrap(Arena.ofAuto().allocate(bytes))
               : device.allocate(bytes);
-      List<Block> content =
-          List.of(new Block(TestData.bits(TYPE, random.nextLong() >>> 8), 0, bytes));
-      contents.write(buffer, content);
-      all.add(new Canary(buffer, content));
+      adopt(buffer, random);
     }
+  }
+
+  /** From now on this one is among them. */
+  void adopt(DeviceBuffer buffer, Random random) {
+    List<Block> content =
+        List.of(new Block(TestData.bits(TYPE, random.nextLong() >>> 8), 0, buffer.byteSize()));
+    contents.write(buffer, content);
+    all.add(new Canary(buffer, content));
   }
 
   /** What there is. */

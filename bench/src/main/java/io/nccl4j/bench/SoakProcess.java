@@ -6,6 +6,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.UniqueId;
 import java.time.Duration;
@@ -59,6 +60,7 @@ public final class SoakProcess {
   private final Random random;
   private final AtomicInteger joined = new AtomicInteger();
   private final Queue<AutoCloseable> later = new ConcurrentLinkedQueue<>();
+  private final Queue<DeviceBuffer> kept = new ConcurrentLinkedQueue<>();
   private volatile long episodeNanos = 10_000_000;
 
   /** A process that gives its lines to {@code answer}. */
@@ -110,6 +112,24 @@ public final class SoakProcess {
     later.add(memory);
   }
 
+  /** Leaves a buffer of a failed operation to this process, which sees who writes to it later. */
+  void keep(DeviceBuffer buffer) {
+    kept.add(buffer);
+  }
+
+  private void adopt(List<String> problems) throws InterruptedException {
+    for (DeviceBuffer buffer : kept) {
+      if (buffer.awaitQuiet(REACHED)) {
+        canaries.adopt(buffer, random);
+      } else {
+        problems.add(
+            "a buffer of a failed operation is not quiet after " + REACHED.toSeconds() + " s");
+        buffer.close();
+      }
+    }
+    kept.clear();
+  }
+
   /** What cannot be closed at once is used by ranks of other processes, which will be done soon. */
   private void closeMemory(List<String> problems) throws InterruptedException {
     long end = System.nanoTime() + REACHED.toNanos();
@@ -150,6 +170,7 @@ public final class SoakProcess {
     canaries.renew(random, settings.ranks());
     List<SoakRank.Outcome> outcomes = ranks(episode, id, firstRank);
     List<String> problems = new ArrayList<>();
+    adopt(problems);
     closeMemory(problems);
     problems.addAll(canaries.check());
     outcomes.forEach(outcome -> problems.addAll(outcome.problems()));

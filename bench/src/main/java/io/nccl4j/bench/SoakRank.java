@@ -608,6 +608,9 @@ final class SoakRank {
         closing("pool", pool);
       }
     }
+    if (failed) {
+      keepSome();
+    }
     List<Runnable> rest = new ArrayList<>();
     open.forEach(memory -> rest.add(() -> free(memory)));
     for (Stream stream : streams) {
@@ -622,6 +625,15 @@ final class SoakRank {
     }
     Collections.shuffle(rest, own);
     rest.forEach(Runnable::run);
+  }
+
+  /** What a failed operation wrote to stays as it is when the buffer is said to be quiet. */
+  private void keepSome() {
+    for (Memory memory : inUse) {
+      if (memory.arena == null && own.nextBoolean() && open.remove(memory)) {
+        process.keep(memory.buffer);
+      }
+    }
   }
 
   private void closing(String what, AutoCloseable thing) {

@@ -3,10 +3,10 @@ package io.nccl4j.bench;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
@@ -203,6 +203,10 @@ class SoakTest {
     one.copyFrom(bytes);
     assertEquals(1, canaries.check().size());
     assertEquals(List.of(), canaries.check());
+    DeviceBuffer used = SelfTest.device(Backend.HOST, 1).allocate(100);
+    canaries.adopt(used, new Random(SEED));
+    used.slice(99).copyFrom(new byte[] {(byte) ~used.toBytes()[99]});
+    assertEquals(1, canaries.check().size());
     canaries.clear();
   }
 
@@ -284,23 +288,19 @@ class SoakTest {
     assertTrue(fault(SoakFault.Kind.STOP_LONG).allows(deadline, Set.of(), true));
   }
 
-  /** A process that is lost, one that says nothing, and one that fails without a reason. */
-  private static final class Broken implements Soak.Processes {
+  /** A process that answers once, and then is lost or hangs. */
+  private static class Broken implements Soak.Processes {
     private final List<String> done = new ArrayList<>();
-    private Soak.Event next;
+    private final BlockingQueue<Soak.Event> events = new LinkedBlockingQueue<>();
 
-    Broken(Soak.Event only) {
-      next = only;
+    @Override
+    public void say(int process, String line) {
+      done.add(line.split(" ")[0]);
     }
 
     @Override
-    public void say(int process, String line) {}
-
-    @Override
     public Soak.Event next(Duration patience) {
-      Soak.Event event = next;
-      next = null;
-      return event;
+      return events.poll();
     }
 
     @Override
@@ -321,22 +321,52 @@ class SoakTest {
     @Override
     public void replace(int process) {
       done.add("replace");
+      events.add(usage());
+    }
+
+    List<String> done() {
+      return done;
+    }
+
+    BlockingQueue<Soak.Event> events() {
+      return events;
+    }
+
+    static Soak.Event usage() {
+      return new Soak.Event(0, "usage " + SoakTest.usage(Quantity.HEAP, 1).format(), 0);
     }
   }
 
   private static Soak.Result run(Broken processes) throws InterruptedException {
-    return Soak.run(settings(2, 1), processes, 0, 1, Duration.ofSeconds(1), SILENT);
+    processes.events.add(Broken.usage());
+    return new Soak(settings(2, 1), processes, Duration.ZERO, SILENT).run(0, 1, LONG);
   }
 
   @Test
-  void aLostProcessIsAProblem() {
-    Broken processes = new Broken(new Soak.Event(0, null, 134));
-    // Its memory is asked for next, in vain.
-    try {
-      assertNull(run(processes));
-    } catch (IllegalStateException | InterruptedException e) {
-      assertEquals(List.of("replace"), processes.done);
-    }
+  void aLostProcessIsAProblem() throws InterruptedException {
+    Broken processes =
+        new Broken() {
+          @Override
+          public void say(int process, String line) {
+            super.say(process, line);
+            if (line.startsWith("episode")) {
+              events().add(new Soak.Event(0, null, 134));
+            }
+          }
+        };
+    Soak.Result result = run(processes);
+    assertEquals(List.of("usage", "episode", "replace", "usage"), processes.done());
+    assertEquals(List.of("episode 0, process 0: ended with exit code 134"), result.texts());
+    assertFalse(result.passed());
+  }
+
+  @Test
+  void aHangIsAProblem() throws InterruptedException {
+    Broken processes = new Broken();
+    Soak.Result result = run(processes);
+    assertEquals(List.of("usage", "episode", "dump", "kill", "replace", "usage"), processes.done());
+    assertEquals(List.of("episode 0, process 0: hangs: no answer in 240 s"), result.texts());
+    assertFalse(result.passed());
   }
 
   @Test

@@ -26,7 +26,7 @@ class SoakCommandTest {
   @Test
   void survivorsGoOn() throws Exception {
     try (Jvm parent = Jvm.start(folder, "soak", Map.of(), FAULTS + " --episodes 5")) {
-      int code = parent.await();
+      int code = parent.process().waitFor();
       String said = parent.outLines() + "\n" + Files.readString(parent.err());
       assertEquals(0, code, said);
       assertEquals("# OK: nothing is wrong, and nothing grows", parent.outLines().getLast(), said);
@@ -42,7 +42,7 @@ class SoakCommandTest {
   void threadsWriteJson() throws Exception {
     String line = "selftest soak --ranks 2 --processes 1 --seed 1 --episodes 3 --json";
     try (Jvm parent = Jvm.start(folder, "soak", Map.of(), line)) {
-      int code = parent.await();
+      int code = parent.process().waitFor();
       String out = String.join("\n", parent.outLines());
       assertEquals(0, code, out + "\n" + Files.readString(parent.err()));
       assertTrue(out.contains("\"seed\" : 1"), out);
