@@ -153,11 +153,17 @@ class InterruptTest {
 
   @Test
   @Tag("long")
+  @Timeout(value = 5, unit = TimeUnit.MINUTES, threadMode = ThreadMode.SEPARATE_THREAD)
   void aWaitEndsWithin10Milliseconds() throws Exception {
+    CommunicatorConfig config =
+        CommunicatorConfig.builder()
+            .operationTimeout(CommunicatorConfig.OFF)
+            .closeTimeout(Duration.ofSeconds(5))
+            .build();
     for (String what : new String[] {"stream", "timed", "event"}) {
       for (boolean virtual : new boolean[] {false, true}) {
         long[] nanos = new long[300];
-        try (Ranks ranks = new Ranks(2);
+        try (Ranks ranks = new Ranks(2, config);
             Event event = ranks.get(0).device().newEvent()) {
           hold(ranks);
           ranks.streams.get(0).record(event);
