@@ -227,7 +227,7 @@ public final class GroupScope implements Group {
     }
     for (int i = threadState.works.size(); --i >= firstWork; ) {
       ScheduledCommunicator<?> owner = threadState.owners.remove(i);
-      threadState.works.remove(i).free();
+      owner.fifo().discard(threadState.works.remove(i));
       owner.gaveBack();
     }
     end();

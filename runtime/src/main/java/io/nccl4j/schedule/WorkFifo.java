@@ -42,6 +42,9 @@ public final class WorkFifo<W extends Work> extends Padded {
   private int used;
   private int highWater;
 
+  /** Whether a group was ever discarded, so that places at the new end may be free. */
+  private volatile boolean discards;
+
   /**
    * A FIFO of {@code bytes} bytes.
    *
@@ -70,7 +73,7 @@ public final class WorkFifo<W extends Work> extends Padded {
 
   /** Whether {@link #take()} would find room. */
   public boolean hasRoom() {
-    return used < ring.length || reclaim() < ring.length || reclaimNewest() < ring.length;
+    return used < ring.length || reclaim() < ring.length || discards && reclaimNewest() < ring.length;
   }
 
   /** Takes the next place; there must be room. */
@@ -83,6 +86,12 @@ public final class WorkFifo<W extends Work> extends Padded {
       HIGH_WATER.setOpaque(this, before + 1);
     }
     return work;
+  }
+
+  /** Gives back a work that was taken and never published. Any thread may, once. */
+  void discard(Work work) {
+    work.free();
+    discards = true;
   }
 
   /** The oldest unfinished work, if there is one; otherwise any. */
