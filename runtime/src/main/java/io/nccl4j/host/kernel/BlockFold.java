@@ -32,30 +32,15 @@ public abstract class BlockFold implements FoldKernel {
       long elements,
       long @Nullable [] scalars,
       Scratch scratch) {
-    foldFrom(0, in, inOffset, n, out, outOffset, m, elements, scalars, scratch);
-  }
-
-  /** {@link #fold} with all offsets moved on by {@code skipped} bytes. */
-  public final void foldFrom(
-      long skipped,
-      MemorySegment[] in,
-      long[] inOffset,
-      int n,
-      MemorySegment[] out,
-      long[] outOffset,
-      int m,
-      long elements,
-      long @Nullable [] scalars,
-      Scratch scratch) {
     long @Nullable [] used = kind == ReduceOp.Kind.PRE_MUL_SUM ? scalars : null;
     if (elements <= FEW) {
-      foldFew(in, inOffset, n, out, outOffset, m, skipped, (int) elements, used);
+      foldFew(in, inOffset, n, out, outOffset, m, 0, (int) elements, used);
       return;
     }
     int size = type.byteSize();
     for (long done = 0; done < elements; done += Scratch.BLOCK) {
       int count = (int) Math.min(Scratch.BLOCK, elements - done);
-      foldBlock(in, inOffset, n, out, outOffset, m, skipped + done * size, count, used, scratch);
+      foldBlock(in, inOffset, n, out, outOffset, m, done * size, count, used, scratch);
     }
   }
 

@@ -14,8 +14,11 @@ public final class Scratch {
   /** Elements in each array: two arrays of floats fit a 32 KiB cache beside what they came from. */
   public static final int BLOCK = 2048;
 
-  /** Size of {@link #accumulator()} in bytes. */
+  /** Bytes of {@link #accumulator()} that results are gathered in. */
   public static final int ACCUMULATOR_BYTES = 8192;
+
+  /** Bytes behind them, for one vector of any processor's. */
+  private static final int END_BYTES = 256;
 
   private @Nullable MemorySegment accumulator;
   private byte @Nullable [] bytes;
@@ -36,15 +39,15 @@ public final class Scratch {
   public Scratch() {}
 
   /**
-   * {@value #ACCUMULATOR_BYTES} bytes outside the heap, aligned to a cache line: kernels that read
-   * every operand from a segment keep one kind of segment, which they run faster with. Freed with
-   * this object by the garbage collector.
+   * {@value #ACCUMULATOR_BYTES} bytes outside the heap, aligned to a cache line, with room for one
+   * vector behind them: kernels that read every operand from a segment keep one kind of segment,
+   * which they run faster with. Freed with this object by the garbage collector.
    */
   public MemorySegment accumulator() {
     MemorySegment segment = accumulator;
     return segment != null
         ? segment
-        : (accumulator = Arena.ofAuto().allocate(ACCUMULATOR_BYTES, 64));
+        : (accumulator = Arena.ofAuto().allocate(ACCUMULATOR_BYTES + END_BYTES, 64));
   }
 
   byte[] bytes() {

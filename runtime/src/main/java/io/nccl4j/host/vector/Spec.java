@@ -11,8 +11,18 @@ import jdk.incubator.vector.VectorSpecies;
  *
  * @param lanes the vectors it folds in, of the widest shape the processor has
  * @param kind the reduction
+ * @param gathered whether its first operand is the accumulator
+ * @param finished whether it writes outputs, not the accumulator
+ * @param twice whether it writes two outputs
+ * @param large whether it is for long ranges; for nothing but a profile of its own
  */
-record Spec(VectorSpecies<?> lanes, ReduceOp.Kind kind) {
+record Spec(
+    VectorSpecies<?> lanes,
+    ReduceOp.Kind kind,
+    boolean gathered,
+    boolean finished,
+    boolean twice,
+    boolean large) {
   /** The class data of the template copy that looks it up. */
   static Spec ofClass(MethodHandles.Lookup lookup) {
     try {
@@ -53,17 +63,9 @@ record Spec(VectorSpecies<?> lanes, ReduceOp.Kind kind) {
    * A vector of the given bits, in integral lanes as wide as the floats or doubles of this spec.
    * Zeros for integers, which have no use for it.
    */
-  Vector<Object> bits(int ofFloat, long ofDouble) {
-    Vector<?> zero = lanes.zero().viewAsIntegralLanes();
-    if (!floating()) {
-      return erased(zero);
-    }
-    return erased(zero.broadcast(lanes.elementType() == float.class ? ofFloat : ofDouble));
-  }
-
-  /** A vector with the type of its lanes forgotten. */
   @SuppressWarnings("unchecked")
-  static Vector<Object> erased(Vector<?> vector) {
-    return (Vector<Object>) vector;
+  Vector<Object> bits(int ofFloat, long ofDouble) {
+    long bits = lanes.elementType() == float.class ? ofFloat : ofDouble;
+    return (Vector<Object>) lanes.zero().viewAsIntegralLanes().broadcast(floating() ? bits : 0);
   }
 }

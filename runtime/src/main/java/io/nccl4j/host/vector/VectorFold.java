@@ -1,5 +1,7 @@
 package io.nccl4j.host.vector;
 
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.host.kernel.BlockFold;
 import io.nccl4j.host.kernel.Copies;
@@ -7,17 +9,16 @@ import io.nccl4j.host.kernel.FoldKernel;
 import io.nccl4j.host.kernel.Scratch;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.MethodType;
 import java.lang.ref.Reference;
 import java.util.Objects;
+import jdk.incubator.vector.VectorSpecies;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Cuts a fold into ranges that vector loops can do, in pieces whose length is an int. The last
- * vector of a range may overlap the one before: it is computed first, since the output may be an
- * input, and stored at the end. What is shorter than a vector, and a fold of a single input, goes
- * to the generic kernel.
+ * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an
+ * int. Where the end is none, the last vector overlaps the one before: it is computed first, into
+ * the scratch, since the output may be an input, and copied at the end. What is shorter than a
+ * vector, and a fold of a single input, goes to the generic kernel.
  *
  * <p>Two inputs are folded in registers. More are gathered in the scratch's accumulator, a small
  * block at a time, so that what they add up to never leaves the nearest cache.
@@ -26,8 +27,11 @@ import org.jspecify.annotations.Nullable;
  * #MEMORY}. Checks in the loops would have to be hoisted out of them by the compiler, which it does
  * or does not depending on the sizes it has seen: a factor of two in speed. Memory that its owner
  * could close in the meantime is left to the generic kernel, which would notice.
+ *
+ * <p>Short and long ranges have loops of their own: how often a loop turned for the ranges that the
+ * compiler has seen decides how far it unrolls it, and that for good.
  */
-abstract class VectorFold implements FoldKernel {
+final class VectorFold implements FoldKernel {
   /** All memory. Never closed, so accesses to it check nothing but their bounds. */
   static final MemorySegment MEMORY = MemoryAccess.everything();
 
@@ -42,64 +46,55 @@ abstract class VectorFold implements FoldKernel {
   /** Longer loops are cut, which keeps their counters ints and lets them compile early. */
   private static final int PIECE = 1 << 20;
 
-  private static final MethodType LOOP =
-      MethodType.methodType(
-          void.class, long.class, long.class, long.class, long.class, int.class, int.class);
+  /** Ranges from this size on have loops of their own. */
+  private static final int LARGE = 2048;
 
+  // What a loop is for, as an index of loops.
+  private static final int GATHERED = 1;
+  private static final int FINISHED = 2;
+  private static final int TWICE = 4;
+  private static final int LONG = 8;
+
+  private final VectorKernels kernels;
+  private final VectorSpecies<?> lanes;
+  private final ReduceOp.Kind kind;
   private final BlockFold generic;
   private final int elementBytes;
   private final int vectorBytes;
   private final int blockBytes;
 
-  /** Whether the loops take ranges that are no multiple of vectors. */
-  private final boolean overlaps;
+  /** Whether the accumulator holds elements otherwise than an input does. */
+  private final boolean widens;
 
   // Not constants, so that the compiler cannot inline the loops here. It would whenever one kernel
   // is used more than others, and then run out of nodes and make an object of every vector.
-  private final MethodHandle pair;
-  private final MethodHandle pairTwice;
-  private final MethodHandle open;
-  private final MethodHandle step;
-  private final MethodHandle close;
-  private final MethodHandle closeTwice;
+  private final @Nullable MethodHandle[] loops = new MethodHandle[2 * LONG];
 
   /**
    * Creates a kernel.
    *
+   * @param kernels makes the loops
+   * @param lanes the vectors it folds in
    * @param generic the kernel for what this one leaves over
-   * @param elementBytes bytes of an element
-   * @param vectorBytes bytes of the elements that are loaded at once
-   * @param widening how many bytes of accumulator a byte of input needs
-   * @param overlaps whether the loops take any {@code bytes} from a vector on, not only multiples
-   * @param template looks up the loops: static methods with parameters {@code (long a, long b, long
-   *     to0, long to1, int bytes, int n)}, addresses all but the last two. {@code pair} folds a and
-   *     b into the output to0, {@code pairTwice} also into to1; {@code open} folds a and b into the
-   *     accumulator to0; {@code step} folds b into the accumulator a; {@code close} and {@code
-   *     closeTwice} fold the accumulator a and the last input b into outputs. n is the divisor of
-   *     an average
    */
   VectorFold(
-      BlockFold generic,
-      int elementBytes,
-      int vectorBytes,
-      int widening,
-      boolean overlaps,
-      MethodHandles.Lookup template) {
+      VectorKernels kernels,
+      DataType type,
+      VectorSpecies<?> lanes,
+      ReduceOp.Kind kind,
+      BlockFold generic) {
+    this.kernels = kernels;
+    this.lanes = lanes;
+    this.kind = kind;
     this.generic = generic;
-    this.elementBytes = elementBytes;
-    this.vectorBytes = vectorBytes;
-    this.blockBytes = Scratch.ACCUMULATOR_BYTES / widening;
-    this.overlaps = overlaps;
-    pair = loop(template, "pair");
-    pairTwice = loop(template, "pairTwice");
-    open = loop(template, "open");
-    step = loop(template, "step");
-    close = loop(template, "close");
-    closeTwice = loop(template, "closeTwice");
+    elementBytes = type.byteSize();
+    vectorBytes = lanes.vectorByteSize();
+    widens = type == DataType.BFLOAT16;
+    blockBytes = widens ? Scratch.ACCUMULATOR_BYTES / 2 : Scratch.ACCUMULATOR_BYTES;
   }
 
   @Override
-  public final void fold(
+  public void fold(
       MemorySegment[] in,
       long[] inOffset,
       int n,
@@ -110,89 +105,38 @@ abstract class VectorFold implements FoldKernel {
       long @Nullable [] scalars,
       Scratch scratch) {
     long bytes = elements * elementBytes;
-    long whole = 0;
-    if (bytes >= vectorBytes && n > 1 && m > 0 && stay(in, n) && stay(out, m)) {
-      whole = overlaps ? bytes : bytes & -vectorBytes;
+    if (bytes < vectorBytes || n == 1 || m == 0 || !stay(in, n) || !stay(out, m)) {
+      generic.fold(in, inOffset, n, out, outOffset, m, elements, scalars, scratch);
+      return;
     }
-    if (whole > 0) {
-      for (int o = 2; o < m; o++) {
-        address(out[o], outOffset[o], whole);
-      }
-      if (n == 2) {
-        foldPair(in, inOffset, out, outOffset, m, whole);
-      } else {
-        foldMany(in, inOffset, n, out, outOffset, m, whole, scratch);
-      }
-      Reference.reachabilityFence(in);
-      Reference.reachabilityFence(out);
-    }
+    check(in, inOffset, n, bytes);
+    check(out, outOffset, m, bytes);
+    MemorySegment held = scratch.accumulator();
+    long accumulator = held.address();
+    long to0 = out[0].address() + outOffset[0];
+    long to1 = m == 1 ? 0 : out[1].address() + outOffset[1];
+    long whole = bytes & -vectorBytes;
     if (whole < bytes) {
-      long rest = (bytes - whole) / elementBytes;
-      generic.foldFrom(whole, in, inOffset, n, out, outOffset, m, rest, scalars, scratch);
+      long last = accumulator + Scratch.ACCUMULATOR_BYTES;
+      foldBlock(in, inOffset, n, bytes - vectorBytes, vectorBytes, accumulator, last, 0);
     }
-  }
-
-  private void foldPair(
-      MemorySegment[] in,
-      long[] inOffset,
-      MemorySegment[] out,
-      long[] outOffset,
-      int m,
-      long bytes) {
-    long a = address(in[0], inOffset[0], bytes);
-    long b = address(in[1], inOffset[1], bytes);
-    long to0 = address(out[0], outOffset[0], bytes);
-    long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
-    int piece;
-    for (long done = 0; done < bytes; done += piece) {
-      piece = piece(bytes - done, PIECE);
-      if (m == 1) {
-        run(pair, a + done, b + done, to0 + done, 0, piece, 2);
-      } else {
-        run(pairTwice, a + done, b + done, to0 + done, to1 + done, piece, 2);
-        spread(out, outOffset, m, done, piece);
-      }
-    }
-  }
-
-  private void foldMany(
-      MemorySegment[] in,
-      long[] inOffset,
-      int n,
-      MemorySegment[] out,
-      long[] outOffset,
-      int m,
-      long bytes,
-      Scratch scratch) {
-    int last = n - 1;
-    MemorySegment segment = scratch.accumulator();
-    long accumulator = segment.address();
-    long a = address(in[0], inOffset[0], bytes);
-    long b = address(in[1], inOffset[1], bytes);
-    long c = address(in[last], inOffset[last], bytes);
-    long to0 = address(out[0], outOffset[0], bytes);
-    long to1 = m == 1 ? 0 : address(out[1], outOffset[1], bytes);
+    int most = n == 2 ? PIECE : blockBytes;
     int block;
-    for (long done = 0; done < bytes; done += block) {
-      block = piece(bytes - done, blockBytes);
-      run(open, a + done, b + done, accumulator, 0, block, n);
-      for (int k = 2; k < last; k++) {
-        long next = address(in[k], inOffset[k], bytes) + done;
-        run(step, accumulator, next, accumulator, 0, block, n);
-      }
-      if (m == 1) {
-        run(close, accumulator, c + done, to0 + done, 0, block, n);
-      } else {
-        run(closeTwice, accumulator, c + done, to0 + done, to1 + done, block, n);
-        spread(out, outOffset, m, done, block);
+    for (long done = 0; done < whole; done += block) {
+      block = (int) Math.min(most, whole - done);
+      long second = m == 1 ? 0 : to1 + done;
+      foldBlock(in, inOffset, n, done, block, accumulator, to0 + done, second);
+      for (int o = 2; o < m; o++) {
+        Copies.copy(out[0], outOffset[0] + done, out[o], outOffset[o] + done, block);
       }
     }
-    Reference.reachabilityFence(segment);
-  }
-
-  /** How much of what is left is done next: what then remains is nothing, or a vector at least. */
-  private int piece(long left, int most) {
-    return left <= most ? (int) left : (int) Math.min(most, left - vectorBytes);
+    for (int o = 0; o < m && whole < bytes; o++) {
+      long from = Scratch.ACCUMULATOR_BYTES + vectorBytes - (bytes - whole);
+      Copies.copy(held, from, out[o], outOffset[o] + whole, bytes - whole);
+    }
+    Reference.reachabilityFence(in);
+    Reference.reachabilityFence(out);
+    Reference.reachabilityFence(held);
   }
 
   /** Whether nobody can close these segments. */
@@ -205,25 +149,52 @@ abstract class VectorFold implements FoldKernel {
     return true;
   }
 
-  /** Copies a finished range from the first output to all after the second. */
-  private static void spread(MemorySegment[] out, long[] outOffset, int m, long done, int bytes) {
-    for (int o = 2; o < m; o++) {
-      Copies.copy(out[0], outOffset[0] + done, out[o], outOffset[o] + done, bytes);
+  /** Makes sure that ranges lie within their segments, and these outside the heap. */
+  private static void check(MemorySegment[] segments, long[] offsets, int count, long bytes) {
+    for (int i = 0; i < count; i++) {
+      Objects.checkFromIndexSize(offsets[i], bytes, segments[i].byteSize());
+      if (!segments[i].isNative()) {
+        throw new IllegalArgumentException("on the heap: " + segments[i]);
+      }
     }
   }
 
-  /** The address of a range that must lie outside the heap. */
-  private static long address(MemorySegment segment, long offset, long bytes) {
-    Objects.checkFromIndexSize(offset, bytes, segment.byteSize());
-    if (!segment.isNative()) {
-      throw new IllegalArgumentException("on the heap: " + segment);
+  /**
+   * Folds whole vectors, {@code shift} bytes behind the offsets, to one address, or to two if
+   * {@code to1} is not 0.
+   */
+  private void foldBlock(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      long shift,
+      int bytes,
+      long accumulator,
+      long to0,
+      long to1) {
+    long a = in[0].address() + inOffset[0] + shift;
+    long b = in[1].address() + inOffset[1] + shift;
+    int end = to1 == 0 ? FINISHED : FINISHED | TWICE;
+    if (n == 2) {
+      run(end, a, b, to0, to1, bytes, n);
+      return;
     }
-    return segment.address() + offset;
+    run(0, a, b, accumulator, 0, bytes, n);
+    int last = n - 1;
+    for (int k = 2; k < last; k++) {
+      long next = in[k].address() + inOffset[k] + shift;
+      run(GATHERED, accumulator, next, accumulator, 0, bytes, n);
+    }
+    long c = in[last].address() + inOffset[last] + shift;
+    run(GATHERED | end, accumulator, c, to0, to1, bytes, n);
   }
 
-  private static void run(MethodHandle loop, long a, long b, long to0, long to1, int bytes, int n) {
+  private void run(int use, long a, long b, long to0, long to1, int bytes, int n) {
+    int index = bytes < LARGE ? use : use | LONG;
+    MethodHandle loop = loops[index];
     try {
-      loop.invokeExact(a, b, to0, to1, bytes, n);
+      // A race is harmless: handles have final fields only, and all threads are given the same.
+      (loop != null ? loop : (loops[index] = loop(index))).invokeExact(a, b, to0, to1, bytes, n);
     } catch (RuntimeException | Error e) {
       throw e;
     } catch (Throwable e) {
@@ -231,11 +202,14 @@ abstract class VectorFold implements FoldKernel {
     }
   }
 
-  private static MethodHandle loop(MethodHandles.Lookup template, String name) {
-    try {
-      return template.findStatic(template.lookupClass(), name, LOOP);
-    } catch (ReflectiveOperationException e) {
-      throw new LinkageError("no loop " + name, e);
-    }
+  private MethodHandle loop(int index) {
+    return kernels.loop(
+        new Spec(
+            lanes,
+            kind,
+            widens && (index & GATHERED) != 0,
+            (index & FINISHED) != 0,
+            (index & TWICE) != 0,
+            (index & LONG) != 0));
   }
 }

@@ -7,8 +7,9 @@ import io.nccl4j.host.kernel.FoldKernel;
 import io.nccl4j.host.kernel.KernelProvider;
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
-import java.lang.reflect.Constructor;
+import java.lang.invoke.MethodType;
 import java.util.HashMap;
 import java.util.Map;
 import jdk.incubator.vector.ByteVector;
@@ -27,7 +28,11 @@ public final class VectorKernels implements KernelProvider {
   /** Extremes of floats need masks, which shapes of fewer lanes may not have instructions for. */
   private static final int MASKED_LANES = 8;
 
-  private final Map<Spec, Constructor<? extends FoldKernel>> copies = new HashMap<>();
+  private static final MethodType LOOP =
+      MethodType.methodType(
+          void.class, long.class, long.class, long.class, long.class, int.class, int.class);
+
+  private final Map<Spec, MethodHandle> loops = new HashMap<>();
   private final byte[] laneFold = template(LaneFold.class);
   private final byte[] bfloat16Fold = template(Bfloat16Fold.class);
 
@@ -36,16 +41,8 @@ public final class VectorKernels implements KernelProvider {
 
   @Override
   public FoldKernel kernel(DataType type, ReduceOp.Kind kind, BlockFold generic) {
-    Spec spec = spec(type, kind);
-    if (spec == null) {
-      return generic;
-    }
-    byte[] template = type == DataType.BFLOAT16 ? bfloat16Fold : laneFold;
-    try {
-      return copies.computeIfAbsent(spec, s -> copy(template, s)).newInstance(generic);
-    } catch (ReflectiveOperationException e) {
-      throw new LinkageError("no kernel for " + spec, e);
-    }
+    VectorSpecies<?> lanes = lanes(type, kind);
+    return lanes == null ? generic : new VectorFold(this, type, lanes, kind, generic);
   }
 
   @Override
@@ -53,7 +50,7 @@ public final class VectorKernels implements KernelProvider {
     return "Vector API " + FloatVector.SPECIES_PREFERRED.vectorBitSize() + " bit";
   }
 
-  private static @Nullable Spec spec(DataType type, ReduceOp.Kind kind) {
+  private static @Nullable VectorSpecies<?> lanes(DataType type, ReduceOp.Kind kind) {
     if (kind == ReduceOp.Kind.PRE_MUL_SUM) {
       return null;
     }
@@ -67,17 +64,34 @@ public final class VectorKernels implements KernelProvider {
         && FloatVector.SPECIES_PREFERRED.length() < MASKED_LANES) {
       return null;
     }
-    VectorSpecies<?> lanes =
-        switch (type) {
-          case INT8, UINT8 -> ByteVector.SPECIES_PREFERRED;
-          case INT32, UINT32 -> IntVector.SPECIES_PREFERRED;
-          case INT64, UINT64 -> LongVector.SPECIES_PREFERRED;
-          case FLOAT32 -> FloatVector.SPECIES_PREFERRED;
-          case FLOAT64 -> DoubleVector.SPECIES_PREFERRED;
-          case BFLOAT16 -> ShortVector.SPECIES_PREFERRED;
-          default -> null;
-        };
-    return lanes == null ? null : new Spec(lanes, kind);
+    return switch (type) {
+      case INT8, UINT8 -> ByteVector.SPECIES_PREFERRED;
+      case INT32, UINT32 -> IntVector.SPECIES_PREFERRED;
+      case INT64, UINT64 -> LongVector.SPECIES_PREFERRED;
+      case FLOAT32 -> FloatVector.SPECIES_PREFERRED;
+      case FLOAT64 -> DoubleVector.SPECIES_PREFERRED;
+      case BFLOAT16 -> ShortVector.SPECIES_PREFERRED;
+      default -> null;
+    };
+  }
+
+  /**
+   * The loop of a template's copy, made when first asked for: {@code (long a, long b, long to0,
+   * long to1, int bytes, int n)}, addresses all but the last two. It folds a and b, whole vectors
+   * of them, into to0 and, if it writes twice, to1; n is the divisor of an average.
+   */
+  synchronized MethodHandle loop(Spec spec) {
+    return loops.computeIfAbsent(spec, this::define);
+  }
+
+  private MethodHandle define(Spec spec) {
+    byte[] template = spec.lanes().elementType() == short.class ? bfloat16Fold : laneFold;
+    try {
+      MethodHandles.Lookup copy = LOOKUP.defineHiddenClassWithClassData(template, spec, true);
+      return copy.findStatic(copy.lookupClass(), "fold", LOOP);
+    } catch (ReflectiveOperationException e) {
+      throw new LinkageError("no loop for " + spec, e);
+    }
   }
 
   private static byte[] template(Class<?> type) {
@@ -88,17 +102,6 @@ public final class VectorKernels implements KernelProvider {
       return in.readAllBytes();
     } catch (IOException e) {
       throw new LinkageError("cannot read " + type, e);
-    }
-  }
-
-  private static Constructor<? extends FoldKernel> copy(byte[] template, Spec spec) {
-    try {
-      MethodHandles.Lookup copy = LOOKUP.defineHiddenClassWithClassData(template, spec, true);
-      return copy.lookupClass()
-          .asSubclass(FoldKernel.class)
-          .getDeclaredConstructor(BlockFold.class);
-    } catch (ReflectiveOperationException e) {
-      throw new LinkageError("no kernel for " + spec, e);
     }
   }
 }

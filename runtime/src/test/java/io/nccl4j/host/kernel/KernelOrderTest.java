@@ -1,0 +1,199 @@
+package io.nccl4j.host.kernel;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.management.ThreadMXBean;
+import com.tngtech.archunit.core.domain.JavaCodeUnitAccess;
+import com.tngtech.archunit.core.importer.ClassFileImporter;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** No order of sizes decides how well the kernels are compiled. */
+class KernelOrderTest {
+  private static final String VECTORS = "jdk.incubator.vector";
+  private static final String PACKAGE = "io.nccl4j.host.vector.";
+  private static final Class<?>[] LOOP = {
+    long.class, long.class, long.class, long.class, int.class, int.class
+  };
+
+  /**
+   * What the compiler must inline is the Vector API's; what it inlines of ours, it decides by the
+   * sizes it has seen.
+   */
+  @ParameterizedTest
+  @ValueSource(strings = {"LaneFold", "Bfloat16Fold"})
+  void loopsCallNothingButTheVectorApi(String template) throws Exception {
+    Class<?> type = Class.forName(PACKAGE + template, false, getClass().getClassLoader());
+    Set<String> called = new TreeSet<>();
+    for (JavaCodeUnitAccess<?> call :
+        new ClassFileImporter().importClass(type).getMethod("fold", LOOP).getCallsFromSelf()) {
+      called.add(call.getTargetOwner().getPackageName());
+    }
+    assertEquals(Set.of(VECTORS), called);
+  }
+
+  /** Small blocks first, and early compilation: large ones then made objects of all vectors. */
+  @Test
+  @Tag("process")
+  @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+  void largeAfterSmallAllocatesNothing() throws Exception {
+    child("few", "small");
+  }
+
+  /** All types and reductions, with their times. */
+  @Test
+  @Tag("long")
+  @Timeout(value = 60, unit = TimeUnit.MINUTES, threadMode = ThreadMode.SEPARATE_THREAD)
+  void timesDoNotDependOnTheOrder() throws Exception {
+    List<List<String>> runs = new ArrayList<>();
+    runs.add(child("all", "large"));
+    runs.add(child("all", "small"));
+    for (int seed = 1; seed <= 20; seed++) {
+      runs.add(child("all", "" + seed));
+    }
+    List<String> slow = new ArrayList<>();
+    for (int k = 0; k < runs.get(0).size(); k++) {
+      double[] times = new double[runs.size()];
+      for (int run = 0; run < times.length; run++) {
+        times[run] = Double.parseDouble(runs.get(run).get(k).replaceAll(".* ", ""));
+      }
+      double[] sorted = times.clone();
+      Arrays.sort(sorted);
+      System.out.printf(
+          "%s: best %.1f, median %.1f, worst %.1f us%n",
+          runs.get(0).get(k).replaceAll(":.*", ""),
+          sorted[0],
+          sorted[sorted.length / 2],
+          sorted[sorted.length - 1]);
+      if (sorted[sorted.length - 1] > 1.3 * sorted[sorted.length / 2]) {
+        slow.add(runs.get(0).get(k) + " " + Arrays.toString(times));
+      }
+    }
+    assertTrue(slow.isEmpty(), slow.toString());
+  }
+
+  /** Runs {@link Child} in a virtual machine as a user of the library has it. */
+  private static List<String> child(String... arguments) throws Exception {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.addAll(List.of("--add-modules", VECTORS, "--enable-native-access=ALL-UNNAMED"));
+    command.addAll(List.of("-cp", System.getProperty("java.class.path"), Child.class.getName()));
+    command.addAll(List.of(arguments));
+    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+    try {
+      process.getOutputStream().close();
+      String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      assertTrue(process.waitFor(30, TimeUnit.SECONDS), printed);
+      List<String> lines = printed.lines().filter(line -> line.contains(" n=")).toList();
+      System.out.println(String.join(System.lineSeparator(), lines));
+      assertEquals(0, process.exitValue(), printed);
+      assertFalse(lines.isEmpty(), printed);
+      assertTrue(lines.stream().allMatch(line -> line.contains(": 0 B ")), printed);
+      return lines;
+    } finally {
+      process.destroyForcibly();
+    }
+  }
+
+  /** Folds blocks in the given order of sizes, then large ones until they allocate nothing. */
+  static final class Child {
+    private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    private static final List<String> FEW =
+        List.of("FLOAT32 SUM", "FLOAT32 AVG", "FLOAT64 MAX", "INT32 SUM", "BFLOAT16 SUM");
+    private static final int LARGE = 64 << 10;
+    private static final int WINDOW = 50;
+    private static final int CLEAN = 40;
+    private static final long PATIENCE = TimeUnit.SECONDS.toNanos(20);
+
+    private final MemorySegment[] in = new MemorySegment[4];
+    private final MemorySegment[] out = {Arena.global().allocate(LARGE, 64)};
+    private final long[] offsets = new long[4];
+    private final Scratch scratch = new Scratch();
+
+    private Child() {
+      for (int k = 0; k < in.length; k++) {
+        in[k] = Arena.global().allocate(LARGE, 64);
+      }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+      Child child = new Child();
+      for (DataType type : DataType.values()) {
+        for (ReduceOp.Kind kind : ReduceOp.Kind.values()) {
+          boolean all = arguments[0].equals("all") && kind != ReduceOp.Kind.PRE_MUL_SUM;
+          if (all || FEW.contains(type + " " + kind)) {
+            for (int n : new int[] {2, 4}) {
+              child.start(type, kind, n, arguments[1]);
+              child.measure(type, kind, n);
+            }
+          }
+        }
+      }
+    }
+
+    private void fold(DataType type, ReduceOp.Kind kind, int n, int bytes) {
+      int elements = bytes / type.byteSize();
+      Kernels.get(type, kind).fold(in, offsets, n, out, offsets, 1, elements, null, scratch);
+    }
+
+    private void start(DataType type, ReduceOp.Kind kind, int n, String order) throws Exception {
+      if (order.equals("large")) {
+        return;
+      }
+      int often = 64;
+      int seldom = 256;
+      int every = 20;
+      if (!order.equals("small")) {
+        Random random = new Random(Long.parseLong(order));
+        often = 16 * (1 + random.nextInt(12));
+        seldom = 16 * (1 + random.nextInt(200));
+        every = 2 + random.nextInt(200);
+      }
+      for (int part = 0; part < 2; part++) {
+        for (int k = 1; k <= 30_000; k++) {
+          fold(type, kind, n, k % every == 0 ? seldom : often);
+        }
+        Thread.sleep(200); // for the compiler
+      }
+    }
+
+    private void measure(DataType type, ReduceOp.Kind kind, int n) {
+      long end = System.nanoTime() + PATIENCE;
+      long least = Long.MAX_VALUE;
+      long best = Long.MAX_VALUE;
+      for (int clean = 0; clean < CLEAN && System.nanoTime() < end; ) {
+        long before = THREADS.getCurrentThreadAllocatedBytes();
+        for (int k = 0; k < WINDOW; k++) {
+          long start = System.nanoTime();
+          fold(type, kind, n, LARGE);
+          best = Math.min(best, System.nanoTime() - start);
+        }
+        long allocated = THREADS.getCurrentThreadAllocatedBytes() - before;
+        least = Math.min(least, allocated);
+        clean += allocated == 0 ? 1 : 0;
+      }
+      System.out.printf(
+          "%s %s n=%d: %d B in %d folds, %.2f%n", type, kind, n, least, WINDOW, best / 1e3);
+    }
+  }
+}
