@@ -390,7 +390,7 @@ public final class Soak {
       long until = System.nanoTime() + (long) (Math.abs(fault.when()) * episodeNanos);
       listen(until);
       // The process that is there from start to end shows whether anything grows.
-      if (!busy.contains(victim) || fault.kind() == SoakFault.Kind.KILL && victim == 0) {
+      if (fault.kind() == SoakFault.Kind.KILL ? victim == 0 : !busy.contains(victim)) {
         return;
       }
       disturbed = true;
