@@ -10,8 +10,7 @@ import java.time.Duration;
  * first. Contents are raw bytes; a buffer has no element type.
  *
  * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated
- * buffer; a slice or a wrapped buffer only becomes unusable. Closing an allocated or wrapped buffer
- * that unfinished operations, or slices of it in them, still use is refused.
+ * buffer; a slice or a wrapped buffer only becomes unusable. It never waits.
  */
 public interface DeviceBuffer extends AutoCloseable {
   /** The device this memory belongs to. */
@@ -141,10 +140,16 @@ public interface DeviceBuffer extends AutoCloseable {
   boolean isClosed();
 
   /**
-   * Frees the memory. Closing twice does nothing.
+   * Closes the buffer and its slices: calls refuse them from now on. Closing twice does nothing.
    *
-   * @throws InvalidUsageException if this is no slice and unfinished operations use it; nothing is
-   *     freed then
+   * <p>The memory is freed when nothing uses it any more. Operations, copies and launches of graphs
+   * that were called before go on with it, those of an open group, too; it is freed when memory is
+   * next allocated, closed or reported after their end. Closing a buffer right behind its last call
+   * is therefore fine, and so is leaving its block by an exception. The memory of a wrapped buffer
+   * is the caller's, who must keep it until the operations are complete.
+   *
+   * @throws InvalidUsageException if it is registered with a communicator (see {@link
+   *     NcclCommunicator#register}); nothing is closed then
    */
   @Override
   void close();

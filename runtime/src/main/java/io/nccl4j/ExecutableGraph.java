@@ -8,8 +8,8 @@ package io.nccl4j;
  * for other ranks there is no difference between a captured and a plain operation. Launches of one
  * executable graph run one after the other, also on different streams.
  *
- * <p>Used by one thread at a time. The buffers and communicators in it must stay open until it is
- * closed.
+ * <p>Used by one thread at a time. The communicators in it must stay open until it is closed, and
+ * its buffers until its last launch was called.
  */
 public interface ExecutableGraph extends AutoCloseable {
   /**
@@ -31,7 +31,11 @@ public interface ExecutableGraph extends AutoCloseable {
    */
   void update(Graph graph);
 
-  /** Waits for launches under way, then releases the graph. Closing twice does nothing. */
+  /**
+   * Waits for launches under way, then releases the graph. What is unfinished after the {@code
+   * close-timeout} of its communicators is given up, as by {@link Stream#close()}. Closing twice
+   * does nothing.
+   */
   @Override
   void close();
 }

@@ -12,9 +12,11 @@ package io.nccl4j;
  * <p><b>Other streams.</b> Who uses a buffer on another stream than its own lets that stream wait
  * for an event of the own one first, and lets the own stream wait for the other before closing.
  *
- * <p><b>Graphs.</b> Buffers are neither allocated for nor closed on a stream that is being
- * captured. A graph goes on using what it captured: close the graph first; launching one whose
- * buffers were closed is refused.
+ * <p><b>Graphs.</b> Buffers are not allocated for a stream that is being captured. Launching a
+ * graph whose buffers were closed is refused.
+ *
+ * <p><b>Groups.</b> A buffer that is closed while a group is open on the thread serves others when
+ * the group has been launched or discarded.
  *
  * <p><b>Closed buffers.</b> The pool uses buffer objects again: not before their works are done and
  * {@value #OLDEST} more buffers of the stream were closed, so that closing twice is harmless for so

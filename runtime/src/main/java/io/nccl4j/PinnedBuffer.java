@@ -16,9 +16,9 @@ public interface PinnedBuffer extends AutoCloseable {
   long byteSize();
 
   /**
-   * Frees the memory. Closing twice does nothing.
-   *
-   * @throws InvalidUsageException if a queued copy uses it; nothing is freed then
+   * Closes the buffer: copies refuse it from now on. The memory is freed when no queued copy uses
+   * it any more, as that of a {@link DeviceBuffer#close() device buffer}. Closing twice does
+   * nothing.
    */
   @Override
   void close();

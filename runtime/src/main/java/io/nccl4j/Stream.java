@@ -96,10 +96,13 @@ public interface Stream extends AutoCloseable {
   void synchronize(Duration timeout);
 
   /**
-   * Completes what is queued, within the deadlines of its operations, and releases the stream. On a
-   * stream that is being captured it gives the capture up, which began there; a stream that joined
-   * leaves the capture. On an interrupted thread what has to be waited for is given up: the
-   * operations' communicators fail. Closing twice does nothing.
+   * Completes what is queued, and releases the stream. What is unfinished after the {@code
+   * close-timeout} is given up: that of the communicators with operations in it, the longest, or of
+   * the environment where there are none. Those communicators have failed then, with an {@link
+   * AbortedException}, and the other ranks hear of it; nothing is thrown. On an interrupted thread
+   * what has to be waited for is given up at once. On a stream that is being captured it gives the
+   * capture up, which began there; a stream that joined leaves the capture. Closing twice does
+   * nothing.
    */
   @Override
   void close();

@@ -243,26 +243,22 @@ final class CudaBuffer implements DeviceBuffer {
     }
     PoolBlock ofPool = pooled;
     if (ofPool != null) {
-      ofPool.requireClosable();
       if (closeUnheld()) {
         ofPool.close(this, !captured);
       }
       return;
     }
-    if (root == this) {
-      requireUnused();
-    }
     if (closeUnheld() && release != null) {
-      release.run();
+      device.whenUnused(this, release);
     }
   }
 
-  /** Throws if unfinished works use it or its slices. */
+  /** Throws if unfinished works use it or its slices, open or closed: its memory must stay. */
   void requireUnused() {
     String user = device.streams().userOf(this);
     if (user != null) {
       throw new InvalidUsageException(
-          "the buffer is in use by " + user, "synchronize the stream before closing the buffer");
+          "a buffer over it is in use by " + user, "synchronize the stream first");
     }
   }
 }

@@ -13,11 +13,15 @@ import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
+import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.memory.Deferral;
 import io.nccl4j.memory.DeviceBudget;
+import io.nccl4j.memory.Uses;
+import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.Arena;
@@ -25,7 +29,10 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -44,6 +51,7 @@ final class CudaDevice implements Device {
     }
   }
 
+  private static final Logger LOG = LogManager.getLogger(CudaDevice.class);
   private static final int NAME_BYTES = 256;
 
   private final int ordinal;
@@ -56,6 +64,7 @@ final class CudaDevice implements Device {
   private final CudaStreams streams = new CudaStreams();
   private final CudaHeap heap = new CudaHeap(this);
   private final PinnedHeap pinned = new PinnedHeap(this);
+  private final Deferral deferred = new Deferral();
   private volatile @Nullable MemorySegment context;
   private @Nullable Transfers transfers;
   private @Nullable List<Integer> peers;
@@ -105,6 +114,51 @@ final class CudaDevice implements Device {
 
   CudaHeap heap() {
     return heap;
+  }
+
+  /** Frees what was closed while it was in use, as far as nothing uses it any more. */
+  void sweep() {
+    if (!deferred.isEmpty()) {
+      streams.learnPassed();
+      deferred.sweep();
+    }
+  }
+
+  /**
+   * Releases what belongs to a closed buffer when nothing uses it any more: now, or at a later
+   * {@link #sweep()}.
+   */
+  void whenUnused(Object buffer, Runnable release) {
+    if (GroupScope.collected().stream().anyMatch(work -> Slot.uses(work, buffer))) {
+      GroupScope.afterGroups(
+          () -> {
+            whenSafe(streams.usesOf(buffer)::areOver, release);
+            sweep();
+          });
+      return;
+    }
+    Uses uses = streams.usesOf(buffer);
+    if (uses.areOver()) {
+      release.run();
+    } else {
+      whenSafe(uses::areOver, release);
+    }
+    sweep();
+  }
+
+  /** Releases something at the first {@link #sweep()} that finds it safe. */
+  void whenSafe(BooleanSupplier safe, Runnable release) {
+    deferred.add(
+        safe,
+        () -> {
+          try {
+            release.run();
+          } catch (NcclException e) {
+            // Whoever closed it is gone, and whoever sweeps has nothing to do with it.
+            LOG.warn(
+                "what was closed on {} while in use is left to CUDA: {}", this, e.getMessage());
+          }
+        });
   }
 
   /** Who has taken which of its memory. */
@@ -205,6 +259,7 @@ final class CudaDevice implements Device {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
+    sweep();
     return DeviceBudget.allocate(
         this, bytes, this::takenBytes, () -> allocate(account, MemoryPurpose.USER, bytes));
   }
@@ -278,11 +333,13 @@ final class CudaDevice implements Device {
   @Override
   public PinnedBuffer allocatePinned(long bytes) {
     requireSize(bytes);
+    sweep();
     return new CudaPinnedBuffer(this, bytes);
   }
 
   @Override
   public MemoryReport memory() {
+    sweep();
     return book.report(toString(), this);
   }
 

@@ -1,6 +1,7 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.InterruptedWaitException;
@@ -205,7 +206,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
             "capture the same operations, or instantiate the new graph");
       }
     }
-    awaitIdle();
+    boolean ignored = awaitIdle(Long.MAX_VALUE);
     // Not CUDA's update in place: the new plans of NCCL belong to the new graph.
     MemorySegment replaced = handle;
     handle = instantiate(other.device(), other.handle());
@@ -214,11 +215,15 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
     Driver.check(Cuda.cuGraphExecDestroy(replaced), "cuGraphExecDestroy");
   }
 
-  private void awaitIdle() {
+  private boolean awaitIdle(long timeoutNanos) {
+    long start = System.nanoTime();
     CudaStream stream = lastStream;
     while (stream != null && passed != launched) {
-      stream.waits().awaitHead();
+      if (!stream.waits().awaitHead(timeoutNanos - (System.nanoTime() - start))) {
+        return false;
+      }
     }
+    return true;
   }
 
   /** Destroys the graph; launches that are under way end all the same. */
@@ -240,7 +245,21 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
       return;
     }
     try {
-      awaitIdle();
+      long timeout =
+          communicators.stream()
+              .map(communicator -> communicator.config().closeTimeout())
+              .max(Comparator.naturalOrder())
+              .orElseGet(() -> CommunicatorConfig.defaults().closeTimeout())
+              .toNanos();
+      if (!awaitIdle(timeout)) {
+        AbortedException reason =
+            new AbortedException(
+                describe() + ": unfinished when it was closed",
+                "synchronize before closing; close-timeout sets how long close waits");
+        communicators.forEach(communicator -> communicator.health().fail(reason));
+        // Launches that wait for another stream end all the same.
+        boolean ignored = awaitIdle(timeout);
+      }
     } catch (InterruptedWaitException e) {
       giveUp(Objects.requireNonNull(lastStream));
     }

@@ -37,17 +37,8 @@ final class CudaPinnedBuffer implements PinnedBuffer {
 
   @Override
   public void close() {
-    if (isClosed()) {
-      return;
-    }
-    String user = device.streams().userOf(this);
-    if (user != null) {
-      throw new InvalidUsageException(
-          "the pinned buffer is in use by " + user,
-          "synchronize the stream before closing the buffer");
-    }
     if (closed.compareAndSet(false, true)) {
-      device.pinned().free(block);
+      device.whenUnused(this, () -> device.pinned().free(block));
     }
   }
 }

@@ -97,6 +97,11 @@ final class CudaPool extends StreamPool<CudaBuffer> {
   }
 
   @Override
+  protected void afterGroups(Runnable action) {
+    GroupScope.afterGroups(action);
+  }
+
+  @Override
   protected PoolChunk newChunk(long bytes) {
     return DeviceBudget.allocate(
         device,

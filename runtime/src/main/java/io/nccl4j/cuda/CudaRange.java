@@ -216,6 +216,7 @@ final class CudaRange implements AddressRange {
   @Override
   public void unmap(long offset, long size) {
     owner.requirePart("unmap", offset, size, bytes);
+    owner.cudaDevice().sweep();
     synchronized (owner) {
       requireOpen();
       NavigableMap<Long, Mapping> parts = covering("unmap", offset, size, true);
@@ -223,8 +224,12 @@ final class CudaRange implements AddressRange {
         long start = buffer.address() - address;
         if (start < offset + size && offset < start + buffer.byteSize()) {
           throw new InvalidUsageException(
-              "unmap: a buffer of " + buffer.byteSize() + " bytes at " + start + " is open",
-              "close buffers before their memory is unmapped");
+              "unmap: a buffer of "
+                  + buffer.byteSize()
+                  + " bytes at "
+                  + start
+                  + (buffer.isClosed() ? " is closed, but still in use" : " is open"),
+              "close buffers, and synchronize their streams, before their memory is unmapped");
         }
       }
       NcclException failure = null;

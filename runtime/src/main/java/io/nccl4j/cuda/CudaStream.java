@@ -1,5 +1,7 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.AbortedException;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -15,6 +17,7 @@ import io.nccl4j.schedule.Padded;
 import io.nccl4j.spi.EngineStream;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.Comparator;
 import java.util.Objects;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
@@ -444,10 +447,10 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
 
   /** What uses a buffer, in words; null if nothing does. Any thread. */
   @Nullable String userOf(Object buffer) {
-    if (queue.isEmpty() || closed) {
+    if (queue.isEmpty()) {
       return null;
     }
-    if (capture == null && !launches.areUnderWay()) {
+    if (capture == null && !closed && !launches.areUnderWay()) {
       queue.poll();
     }
     return queue.userOf(buffer);
@@ -461,7 +464,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       return;
     }
     CudaCapture capturing = capture;
-    launches.finish();
+    launches.finish(this::closeTimeout);
     closed = true;
     if (capturing == null) {
       destroy();
@@ -470,16 +473,34 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     }
   }
 
+  /** As long as the communicators with work in it take to close. */
+  private Duration closeTimeout() {
+    return queue.communicators().stream()
+        .map(communicator -> communicator.config().closeTimeout())
+        .max(Comparator.naturalOrder())
+        .orElseGet(() -> CommunicatorConfig.defaults().closeTimeout());
+  }
+
   private void destroy() {
+    boolean isOver = true;
     try {
       // In a capture nobody could wait for what was queued before it.
-      waits.finish();
+      isOver = waits.finish(closeTimeout().toNanos());
     } finally {
-      device.streams().remove(this);
+      if (isOver) {
+        device.streams().remove(this);
+      }
     }
-    if (waits.isStuck()) {
-      return;
+    if (!isOver) {
+      // It waits for another stream.
+      device.whenSafe(queue::isEmpty, this::release);
+    } else if (!waits.isStuck()) {
+      release();
     }
+  }
+
+  private void release() {
+    device.streams().remove(this);
     queue.guard().enter();
     destroyed = true;
     queue.guard().leave();

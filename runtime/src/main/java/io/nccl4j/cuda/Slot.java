@@ -1,5 +1,6 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.schedule.Work;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -58,13 +59,18 @@ final class Slot {
       return true;
     }
     for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
-      if (isPart(work.send, buffer)
-          || isPart(work.recv, buffer)
-          || isPart(work.op.deviceScalar(), buffer)) {
+      if (uses(work, buffer)) {
         return true;
       }
     }
     return false;
+  }
+
+  /** Whether an operation uses a buffer or a slice of it. */
+  static boolean uses(Work work, Object buffer) {
+    return isPart(work.send, buffer)
+        || isPart(work.recv, buffer)
+        || isPart(work.op.deviceScalar(), buffer);
   }
 
   /**

@@ -1,8 +1,10 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.InterruptedWaitException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 
 /**
  * The communicators whose launch into a stream goes on in the background: one that does not block
@@ -34,15 +36,24 @@ final class StreamLaunches {
     }
   }
 
-  /** The same for a stream that is closed: an interrupted thread gives up what is not there yet. */
-  void finish() {
+  /**
+   * The same for a stream that is closed: what is not there in time is given up, by an interrupted
+   * thread at once.
+   */
+  void finish(Supplier<Duration> limit) {
+    if (!isLaunching) {
+      return;
+    }
     try {
-      await();
+      Duration most = limit.get();
+      for (CudaPending launch : underWay) {
+        launch.await(most, () -> launch.describe() + " was unfinished when its stream was closed");
+      }
     } catch (InterruptedWaitException e) {
       underWay.forEach(CudaPending::giveUp);
-      underWay.clear();
-      isLaunching = false;
     }
+    underWay.clear();
+    isLaunching = false;
   }
 
   /** Whether what was handed to NCCL is in the stream; asks NCCL. */

@@ -271,16 +271,7 @@ final class StreamQueue extends Padded {
 
   /** Looks for faults of the communicators with work in this stream. */
   void look() {
-    Set<CudaCommunicator> waiting = new LinkedHashSet<>();
-    guard.enter();
-    try {
-      for (long i = head; i < next; i++) {
-        slot(i).addCommunicators(waiting);
-      }
-    } finally {
-      guard.leave();
-    }
-    waiting.forEach(communicator -> communicator.health().look());
+    communicators().forEach(communicator -> communicator.health().look());
   }
 
   /** What lies first, for messages; may be out of date. */
@@ -291,6 +282,21 @@ final class StreamQueue extends Padded {
     Slot slot = first();
     CudaWork work = slot.works;
     return work == null ? slot.describe() : work.communicator.deadlines().explain(work);
+  }
+
+  /** Position behind the last entry that uses a buffer; 0 if none does. */
+  long lastUse(Object buffer) {
+    guard.enter();
+    try {
+      for (long i = next; --i >= head; ) {
+        if (slot(i).uses(buffer)) {
+          return i + 1;
+        }
+      }
+      return 0;
+    } finally {
+      guard.leave();
+    }
   }
 
   /** What uses a buffer, in words; null if nothing does. */

@@ -38,21 +38,30 @@ final class StreamWaits {
   }
 
   /**
-   * Waits until the device has passed everything. Works that an interrupted thread would wait for
-   * are given up: their communicators fail.
+   * Waits until the device has passed everything. Works that take longer, or that an interrupted
+   * thread would wait for, are given up: their communicators fail.
+   *
+   * @return false if it has not, because it waits for another stream
    */
-  void finish() {
+  boolean finish(long timeoutNanos) {
     try {
-      awaitPosition(queue.next(), Long.MAX_VALUE);
+      if (awaitPosition(queue.next(), timeoutNanos)) {
+        return true;
+      }
+      giveUp(
+          " was unfinished when its stream was closed",
+          "synchronize before closing; close-timeout sets how long close waits");
     } catch (InterruptedWaitException e) {
-      AbortedException reason =
-          new AbortedException(
-              queue.describeFirst()
-                  + " was unfinished when its stream was closed by an interrupted thread",
-              "synchronize before closing");
-      queue.communicators().forEach(communicator -> communicator.health().fail(reason));
-      awaitPosition(queue.next(), Long.MAX_VALUE, false);
+      giveUp(
+          " was unfinished when its stream was closed by an interrupted thread",
+          "synchronize before closing");
     }
+    return awaitPosition(queue.next(), timeoutNanos, false);
+  }
+
+  private void giveUp(String why, String remedy) {
+    AbortedException reason = new AbortedException(queue.describeFirst() + why, remedy);
+    queue.communicators().forEach(communicator -> communicator.health().fail(reason));
   }
 
   private boolean awaitPosition(long position, long timeoutNanos, boolean interruptible) {
@@ -92,21 +101,24 @@ final class StreamWaits {
    * @throws InterruptedWaitException if the calling thread is interrupted
    */
   void awaitHead() {
-    awaitHead(true);
+    boolean ignored = awaitHead(Long.MAX_VALUE, true);
+  }
+
+  /** The same, within a time; whether it was enough. */
+  boolean awaitHead(long timeoutNanos) {
+    return awaitHead(timeoutNanos, true);
   }
 
   /** The same, but an interrupt does not end it. */
   void awaitHeadUninterruptibly() {
-    awaitHead(false);
+    boolean ignored = awaitHead(Long.MAX_VALUE, false);
   }
 
-  private void awaitHead(boolean interruptible) {
+  private boolean awaitHead(long timeoutNanos, boolean interruptible) {
     if (isStuck) {
       queue.throwIfFailed();
     }
-    if (!queue.isEmpty()) {
-      awaitPosition(queue.head() + 1, Long.MAX_VALUE, interruptible);
-    }
+    return queue.isEmpty() || awaitPosition(queue.head() + 1, timeoutNanos, interruptible);
   }
 
   /**

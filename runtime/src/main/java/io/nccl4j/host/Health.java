@@ -187,7 +187,8 @@ final class Health {
               new AbortedException(
                   who + " aborted the communicator", "close it and create a new one"));
       case RankState.LEFT_EARLY ->
-          failWith(k, who + " closed the communicator although operations were unfinished");
+          failWith(
+              k, who + " closed its communicator or stream although operations were unfinished");
       case RankState.DROPPED ->
           failWith(k, who + " dropped an operation, because its stream had failed");
       case RankState.PEER_LOST -> {

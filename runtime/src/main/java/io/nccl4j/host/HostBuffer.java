@@ -189,7 +189,7 @@ final class HostBuffer implements DeviceBuffer {
 
   @Override
   public boolean isQuiet() {
-    return HostProcess.self().userOf(root) == null
+    return HostProcess.self().usesOf(root).areOver()
         && HostProcess.self().quarantine().isQuiet(address(), bytes);
   }
 
@@ -207,23 +207,13 @@ final class HostBuffer implements DeviceBuffer {
     }
     PoolBlock ofPool = pooled;
     if (ofPool != null) {
-      ofPool.requireClosable();
       if (CLOSED.compareAndSet(this, false, true)) {
         ofPool.close(this, !captured);
       }
       return;
     }
-    if (root == this) {
-      String user = HostProcess.self().userOf(this);
-      if (user != null) {
-        throw new InvalidUsageException(
-            "the buffer is in use by " + user, "synchronize the stream before closing the buffer");
-      }
-    }
     if (CLOSED.compareAndSet(this, false, true) && block != null) {
-      HostProcess.self()
-          .heap()
-          .free(block, HostProcess.self().quarantine().whenUntouched(address(), bytes));
+      HostProcess.self().heap().free(block, HostProcess.self().unused(this));
     }
   }
 }

@@ -15,6 +15,7 @@ import io.nccl4j.MemoryReport;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.Uses;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.ScheduledCommunicator;
@@ -484,6 +485,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public MemoryReport memory() {
+    HostProcess.self().heap().sweepIfWaiting();
     return new MemoryReport(this + " on " + device(), account.lines(), List.of());
   }
 
@@ -516,15 +518,20 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     return e;
   }
 
-  /** An unfinished work that uses a buffer, or null. */
-  @Nullable HostWork userOf(Object root) {
-    return fifo()
-        .oldestInUse(
-            work ->
-                work.send instanceof HostBuffer send && send.root() == root
-                    || work.recv instanceof HostBuffer recv && recv.root() == root
-                    || work.op.deviceScalar() instanceof HostBuffer scalar
-                        && scalar.root() == root);
+  /** Adds the unfinished works that use a buffer; those of open groups, too. */
+  void addUses(Object root, Uses uses) {
+    fifo()
+        .forEachInUse(
+            work -> {
+              if (work.uses(root)) {
+                uses.add(() -> !work.isInUse() || !work.uses(root));
+              }
+            });
+  }
+
+  /** Whether unfinished works are queued in a stream. */
+  boolean hasWorkIn(HostStream stream) {
+    return fifo().oldestInUse(work -> work.stream == stream) != null;
   }
 
   // ---- life
@@ -717,13 +724,18 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     }
   }
 
-  private void closeEarly(String problem) {
-    health.fail(
-        new AbortedException(
-            problem, "synchronize before closing; close-timeout sets how long close waits"),
-        RankState.LEFT_EARLY,
-        rank(),
-        0);
+  /** Gives up what is unfinished: whoever waited for it has waited long enough. */
+  void closeEarly(String problem) {
+    synchronized (this) {
+      if (!closed) {
+        health.fail(
+            new AbortedException(
+                problem, "synchronize before closing; close-timeout sets how long close waits"),
+            RankState.LEFT_EARLY,
+            rank(),
+            0);
+      }
+    }
   }
 
   /**

@@ -72,7 +72,10 @@ final class HostDevice implements Device {
     return DeviceBudget.allocate(
         this,
         bytes,
-        () -> HostProcess.self().book().bytes(this, heap.place()),
+        () -> {
+          heap.sweepIfWaiting();
+          return HostProcess.self().book().bytes(this, heap.place());
+        },
         () -> heap.allocate(account(), purpose, bytes));
   }
 
@@ -119,11 +122,13 @@ final class HostDevice implements Device {
   @Override
   public PinnedBuffer allocatePinned(long bytes) {
     requireSize(bytes);
+    HostProcess.self().heap().sweepIfWaiting();
     return new HostPinnedBuffer(account(), bytes);
   }
 
   @Override
   public MemoryReport memory() {
+    HostProcess.self().heap().sweepIfWaiting();
     return HostProcess.self().book().report(toString(), this);
   }
 

@@ -1,15 +1,19 @@
 package io.nccl4j.host;
 
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.Uses;
 import io.nccl4j.schedule.GroupScope;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Set;
@@ -324,30 +328,59 @@ final class HostExecutableGraph implements ExecutableGraph {
     }
   }
 
-  /** Whether a launch under way uses a buffer. */
-  boolean uses(Object root) {
-    if (finished == launched) {
-      return false;
+  /** Adds the launches under way if they use a buffer. */
+  void addUses(Object root, Uses uses) {
+    long last = launched;
+    if (finished == last) {
+      return;
     }
     for (Object owner : owners) {
       if (GraphNode.isPart(owner, root)) {
-        return true;
+        uses.add(() -> finished >= last);
+        return;
       }
     }
-    return false;
+  }
+
+  /** Whether its last launch is under way in a stream. */
+  boolean isQueuedIn(HostStream stream) {
+    return finished != launched && lastStream == stream;
+  }
+
+  /** The longest of its communicators; a graph of copies and fills has none. */
+  Duration closeTimeout(Duration otherwise) {
+    return Arrays.stream(numbers)
+        .map(part -> part.communicator().config().closeTimeout())
+        .max(Comparator.naturalOrder())
+        .orElse(otherwise);
+  }
+
+  /** Fails its communicators, so that launches under way end. */
+  void giveUp(String problem) {
+    for (GraphNumbers part : numbers) {
+      part.communicator().closeEarly(problem);
+    }
   }
 
   @Override
   public void close() {
-    if (!closed) {
-      try {
-        awaitIdle();
-      } catch (InterruptedWaitException e) {
-        LOG.debug("the launches under way go on, and use their buffers until then", e);
-      }
-      closed = true;
-      forget();
+    if (closed) {
+      return;
     }
+    HostStream stream = lastStream;
+    try {
+      if (stream != null && finished != launched) {
+        long timeout = closeTimeout(CommunicatorConfig.defaults().closeTimeout()).toNanos();
+        if (!Progress.drive(stream, lastPosition, timeout)) {
+          giveUp("a graph was unfinished when it was closed: " + stream.describeHead());
+          boolean ignored = Progress.drive(stream, lastPosition, timeout);
+        }
+      }
+    } catch (InterruptedWaitException e) {
+      LOG.debug("the launches under way go on, and use their buffers until then", e);
+    }
+    closed = true;
+    forget();
   }
 
   /** Lets go of the buffers, unless launches are under way: the last one does. */

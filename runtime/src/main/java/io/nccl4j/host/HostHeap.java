@@ -7,6 +7,7 @@ import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.memory.Deferral;
 import io.nccl4j.memory.RangeAllocator;
 import io.nccl4j.spi.MemoryBook;
 import java.io.IOException;
@@ -14,9 +15,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.Iterator;
-import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
@@ -44,9 +42,8 @@ final class HostHeap {
   private final @Nullable MemorySegment mapping;
   private final @Nullable RangeAllocator ranges;
   private final int[] blocksInGranule;
-  private final List<Deferred> deferred = new ArrayList<>();
+  private final Deferral deferred = new Deferral();
   private final MemoryBook.Booking unused;
-  private volatile boolean waiting;
   private long committedBytes;
   private long allocatedBytes;
 
@@ -67,8 +64,6 @@ final class HostHeap {
       long reserved,
       @Nullable Arena arena,
       MemoryBook.Booking booking) {}
-
-  private record Deferred(Runnable action, BooleanSupplier safe) {}
 
   private HostHeap(int fd, long size, @Nullable MemorySegment mapping, MemoryBook.Account process) {
     this.unused = process.book(MemoryPurpose.UNUSED, MemoryPlace.SHARED, 0);
@@ -166,7 +161,7 @@ final class HostHeap {
 
   /** Bytes in blocks that were not freed. */
   synchronized long allocatedBytes() {
-    sweep();
+    deferred.sweep();
     return allocatedBytes;
   }
 
@@ -176,7 +171,7 @@ final class HostHeap {
    * @throws SystemErrorException if the memory is not there
    */
   synchronized Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
-    sweep();
+    deferred.sweep();
     if (ranges == null || mapping == null) {
       return allocateArena(account, purpose, bytes);
     }
@@ -274,41 +269,20 @@ final class HostHeap {
 
   /**
    * Runs {@code action} now, or as soon as {@code safe} is found to be true: at a later call of
-   * this heap, or by the ticker. The action must not put anything off itself.
+   * this heap, or by the ticker.
    */
   synchronized void whenSafe(BooleanSupplier safe, Runnable action) {
-    deferred.add(new Deferred(action, safe));
-    waiting = true;
-    sweep();
+    deferred.add(safe, action);
+    deferred.sweep();
   }
 
   /** Does what was put off and is safe now. */
   void sweepIfWaiting() {
-    if (waiting) {
+    if (!deferred.isEmpty()) {
       synchronized (this) {
-        sweep();
+        deferred.sweep();
       }
     }
-  }
-
-  private void sweep() {
-    while (sweepOnce()) {
-      // What was done may be what others waited for.
-    }
-    waiting = !deferred.isEmpty();
-  }
-
-  private boolean sweepOnce() {
-    boolean moved = false;
-    for (Iterator<Deferred> i = deferred.iterator(); i.hasNext(); ) {
-      Deferred candidate = i.next();
-      if (candidate.safe.getAsBoolean()) {
-        i.remove();
-        candidate.action.run();
-        moved = true;
-      }
-    }
-    return moved;
   }
 
   private void release(Block block) {

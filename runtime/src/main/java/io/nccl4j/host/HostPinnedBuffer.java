@@ -1,13 +1,14 @@
 package io.nccl4j.host;
 
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.memory.Uses;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Host memory beside a host device: plain native memory, since the device is the host. It owns its
@@ -17,6 +18,7 @@ final class HostPinnedBuffer implements PinnedBuffer {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment segment;
   private final MemoryBook.Booking booking;
+  private final AtomicBoolean closed = new AtomicBoolean();
 
   HostPinnedBuffer(MemoryBook.Account account, long bytes) {
     try {
@@ -42,20 +44,18 @@ final class HostPinnedBuffer implements PinnedBuffer {
   }
 
   boolean isClosed() {
-    return !arena.scope().isAlive();
+    return closed.get();
   }
 
   @Override
   public void close() {
-    if (isClosed()) {
-      return;
+    if (closed.compareAndSet(false, true)) {
+      Uses uses = HostProcess.self().usesOf(this);
+      HostProcess.self().heap().whenSafe(uses::areOver, this::free);
     }
-    String user = HostProcess.self().userOf(this);
-    if (user != null) {
-      throw new InvalidUsageException(
-          "the pinned buffer is in use by " + user,
-          "synchronize the stream before closing the buffer");
-    }
+  }
+
+  private void free() {
     arena.close();
     booking.release();
   }

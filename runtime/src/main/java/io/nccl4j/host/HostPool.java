@@ -62,6 +62,11 @@ final class HostPool extends StreamPool<HostBuffer> {
   }
 
   @Override
+  protected void afterGroups(Runnable action) {
+    GroupScope.afterGroups(action);
+  }
+
+  @Override
   protected boolean isInReach(PoolBlock block) {
     long start = ((Chunk) block.chunk()).memory.segment().address() + block.offset();
     return !HostProcess.self().quarantine().isUntouched(start, block.size());

@@ -7,8 +7,11 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
 import io.nccl4j.bootstrap.HeapFile;
 import io.nccl4j.bootstrap.Member;
+import io.nccl4j.memory.Uses;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -16,6 +19,7 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
@@ -163,25 +167,54 @@ final class HostProcess {
     return communicators.stream().mapToInt(HostCommunicator::nranks).max().orElse(1);
   }
 
-  /** What unfinished work uses a buffer, in words; null if none does. */
-  @Nullable String userOf(Object buffer) {
+  /** The unfinished work that uses a buffer or slices of it. */
+  Uses usesOf(Object buffer) {
+    Uses uses = new Uses();
+    communicators.forEach(communicator -> communicator.addUses(buffer, uses));
+    graphs.forEach(graph -> graph.addUses(buffer, uses));
+    for (HostQueue stream : Progress.streams()) {
+      stream.addUses(buffer, uses);
+    }
+    return uses;
+  }
+
+  /**
+   * When the memory of a closed buffer may be used for something else: no work uses it any more,
+   * and no rank of a failed communicator can reach it. Whether one could is known when the works
+   * are over.
+   */
+  BooleanSupplier unused(HostBuffer root) {
+    Uses uses = usesOf(root);
+    return new BooleanSupplier() {
+      private @Nullable BooleanSupplier outOfReach;
+
+      @Override
+      public boolean getAsBoolean() {
+        if (outOfReach == null) {
+          if (!uses.areOver()) {
+            return false;
+          }
+          outOfReach = quarantine.whenUntouched(root.address(), root.byteSize());
+        }
+        return outOfReach.getAsBoolean();
+      }
+    };
+  }
+
+  /** How long a stream with these works may take to close: as long as their communicators. */
+  Duration closeTimeout(HostStream stream, Duration otherwise) {
+    Duration longest = Duration.ZERO;
     for (HostCommunicator communicator : communicators) {
-      HostWork work = communicator.userOf(buffer);
-      if (work != null) {
-        return work.describe();
+      if (communicator.hasWorkIn(stream)) {
+        longest = Collections.max(List.of(longest, communicator.config().closeTimeout()));
       }
     }
     for (HostExecutableGraph graph : graphs) {
-      if (graph.uses(buffer)) {
-        return "a graph that was launched";
+      if (graph.isQueuedIn(stream)) {
+        longest = Collections.max(List.of(longest, graph.closeTimeout(otherwise)));
       }
     }
-    for (HostQueue stream : Progress.streams()) {
-      if (stream.uses(buffer)) {
-        return "a copy or fill";
-      }
-    }
-    return null;
+    return longest.isZero() ? otherwise : longest;
   }
 
   /** What ranks of failed communicators may still touch. */

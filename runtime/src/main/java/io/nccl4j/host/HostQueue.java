@@ -6,6 +6,7 @@ import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.memory.Uses;
 import io.nccl4j.schedule.Padded;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -37,6 +38,16 @@ class HostQueue extends Padded {
   /** Made while there is memory. */
   private static final NcclException NO_MEMORY =
       new SystemErrorException("an operation failed for lack of Java heap", "allow more: -Xmx");
+
+  private static final PendingAction GIVE_UP =
+      (work, now) ->
+          work.communicator.closeEarly(
+              work.describe()
+                  + " was unfinished when its stream was closed, waiting for "
+                  + work.communicator.explanation().missing(work));
+
+  private static final String SYNCHRONIZE_FIRST =
+      "synchronize before closing; close-timeout sets how long close waits";
 
   private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
 
@@ -520,13 +531,60 @@ class HostQueue extends Padded {
     return false;
   }
 
-  /** Whether an unfinished copy or fill uses the buffer. */
-  boolean uses(Object buffer) {
+  /** Adds the unfinished copies and fills that use a buffer. */
+  void addUses(Object buffer, Uses uses) {
+    long last = 0;
     for (long i = head(); i < tail(); i++) {
       if (tasks[(int) i & CAPACITY - 1].uses(buffer)) {
-        return true;
+        last = i + 1;
       }
     }
-    return false;
+    long end = last;
+    if (end > 0) {
+      uses.add(() -> head() >= end);
+    }
+  }
+
+  /**
+   * Fails what is queued, and drops it.
+   *
+   * @param timeoutNanos how long at most, where other streams must move first
+   * @return whether the queue is empty
+   */
+  boolean giveUp(long timeoutNanos) {
+    long start = System.nanoTime();
+    boolean isGivenUp = false;
+    while (hasPending()) {
+      if (tryOwn()) {
+        try {
+          if (!isGivenUp) {
+            giveUpHead();
+            isGivenUp = true;
+          }
+          int ignored = run(tail());
+        } finally {
+          disown();
+        }
+      } else {
+        want();
+      }
+      if (System.nanoTime() - start > timeoutNanos) {
+        return !hasPending();
+      }
+      Progress.helpAll("what is queued in a stream that is closed");
+    }
+    return true;
+  }
+
+  private void giveUpHead() {
+    forEachPending(GIVE_UP, 0);
+    long head = head();
+    HostExecutableGraph graph = head == tail() ? null : tasks[(int) head & CAPACITY - 1].graph;
+    if (graph != null) {
+      graph.giveUp("a graph was unfinished when its stream was closed: " + describeHead());
+    }
+    failWith(
+        new AbortedException(
+            "the stream was closed with unfinished work: " + describeHead(), SYNCHRONIZE_FIRST));
   }
 }

@@ -25,6 +25,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class HostStream extends HostQueue implements EngineStream<HostWork> {
   private final HostDevice device;
+  private final CommunicatorConfig limits;
   private @Nullable HostWork first;
   private @Nullable HostWork last;
   private @Nullable Capture capture;
@@ -34,6 +35,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   private HostStream(HostDevice device, CommunicatorConfig limits) {
     super(limits.operationTimeout().toNanos());
     this.device = device;
+    this.limits = limits;
   }
 
   static HostStream open(HostDevice device) {
@@ -365,17 +367,24 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     if (capture != null) {
       capture.drop(this);
     }
-    try {
-      Progress.drive(this, submitted(), Long.MAX_VALUE);
-    } catch (InterruptedWaitException e) {
-      giveUp(
-          new AbortedException(
-              describeHead() + ", unfinished when its stream was closed by an interrupted thread",
-              "synchronize before closing"));
-      Progress.driveUninterruptibly(this, submitted(), Long.MAX_VALUE);
+    HostProcess process = HostProcess.self();
+    if (hasPending()) {
+      long timeout = process.closeTimeout(this, limits.closeTimeout()).toNanos();
+      try {
+        if (!Progress.drive(this, submitted(), timeout)) {
+          boolean ignored = giveUp(timeout);
+        }
+      } catch (InterruptedWaitException e) {
+        giveUp(
+            new AbortedException(
+                describeHead() + ", unfinished when its stream was closed by an interrupted thread",
+                "synchronize before closing"));
+        Progress.driveUninterruptibly(this, submitted(), timeout);
+      }
     }
     closed = true;
-    Progress.remove(this);
+    // What other streams hold up is dropped when they go on.
+    process.heap().whenSafe(() -> !hasPending(), () -> Progress.remove(this));
   }
 
   @Override

@@ -125,4 +125,11 @@ final class HostWork extends Work {
   boolean isCollective() {
     return kind != OpKind.SEND && kind != OpKind.RECV;
   }
+
+  /** Whether it uses a buffer or a slice of it. */
+  boolean uses(Object root) {
+    return GraphNode.isPart(send, root)
+        || GraphNode.isPart(recv, root)
+        || GraphNode.isPart(op.deviceScalar(), root);
+  }
 }

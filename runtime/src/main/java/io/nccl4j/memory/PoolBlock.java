@@ -45,11 +45,6 @@ public class PoolBlock {
     return size;
   }
 
-  /** Throws unless its buffer can be closed now. */
-  public final void requireClosable() {
-    pool.requireOrdered(stream().stream(), "close of a pool's buffer");
-  }
-
   /**
    * Gives it back: {@code buffer}, which had it, is closed.
    *

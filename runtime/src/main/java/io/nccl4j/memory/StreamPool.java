@@ -68,6 +68,9 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
   /** Whether operations called on this thread are collected, and in no stream yet. */
   protected abstract boolean isGroupOpen();
 
+  /** Runs {@code action} when those operations are in their streams, or are discarded. */
+  protected abstract void afterGroups(Runnable action);
+
   /** Takes memory of the device: {@code bytes} or a little more. */
   protected abstract PoolChunk newChunk(long bytes);
 
@@ -114,7 +117,9 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
     }
     blocks.stream().requireUsable();
     if (blocks.stream().isCapturing()) {
-      throw captured("allocate");
+      throw new InvalidUsageException(
+          "allocate: the stream is being captured, and a pool's memory is not part of a graph",
+          "allocate before beginCapture");
     }
     long size = blockBytes(bytes);
     int sizeClass = SizeClass.of(size);
@@ -143,24 +148,6 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
 
   private static long blockBytes(long bytes) {
     return bytes > LARGE ? roundUp(bytes, LARGE_MULTIPLE) : SizeClass.bytes(SizeClass.of(bytes));
-  }
-
-  /** Throws unless what is called now comes after all that was called for the stream before. */
-  void requireOrdered(EngineStream<?> stream, String call) {
-    if (stream.isCapturing()) {
-      throw captured(call);
-    }
-    if (isGroupOpen()) {
-      throw new InvalidUsageException(
-          call + ": a group is open, whose operations are in no stream yet",
-          "launch or close the group first");
-    }
-  }
-
-  private static InvalidUsageException captured(String call) {
-    return new InvalidUsageException(
-        call + ": the stream is being captured, and a pool's memory is not part of a graph",
-        "allocate before beginCapture, and close buffers after the graph");
   }
 
   private PoolStream<B> blocksOf(@Nullable Stream stream) {
@@ -251,7 +238,20 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
 
   // ---- closing
 
+  /**
+   * Takes a closed buffer's block back, behind all that was called for its stream before. A graph
+   * that captured the buffer cannot be launched any more.
+   */
   void close(PoolBlock block, DeviceBuffer buffer, boolean isReusable) {
+    if (isGroupOpen()) {
+      // A capture in the group may come to know the buffer only when the group ends.
+      afterGroups(() -> takeBack(block, buffer, false));
+    } else {
+      takeBack(block, buffer, isReusable);
+    }
+  }
+
+  private void takeBack(PoolBlock block, DeviceBuffer buffer, boolean isReusable) {
     @SuppressWarnings("unchecked") // blocks and buffers of a pool are of its kind
     PoolStream<B> blocks = (PoolStream<B>) block.stream();
     @SuppressWarnings("unchecked")

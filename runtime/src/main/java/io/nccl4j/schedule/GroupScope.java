@@ -29,6 +29,7 @@ public final class GroupScope implements Group {
     final ArrayList<ScheduledCommunicator<?>> owners = new ArrayList<>();
     final ArrayList<Work> works = new ArrayList<>();
     final ArrayList<EngineStream<?>> streams = new ArrayList<>();
+    final ArrayList<Runnable> afterwards = new ArrayList<>();
     int depth;
   }
 
@@ -63,6 +64,18 @@ public final class GroupScope implements Group {
   /** The works of the current thread's open groups, in order, which are in no stream yet. */
   public static List<Work> collected() {
     return List.copyOf(THREADS.get().works);
+  }
+
+  /**
+   * Runs an action when the current thread's groups have ended: their works are in streams then.
+   */
+  public static void afterGroups(Runnable action) {
+    PerThread state = THREADS.get();
+    if (state.depth == 0) {
+      action.run();
+    } else {
+      state.afterwards.add(action);
+    }
   }
 
   /** The innermost open group of the current thread; null if there is none. */
@@ -236,6 +249,15 @@ public final class GroupScope implements Group {
   private void end() {
     open = false;
     threadState.depth = level;
+    if (level == 0 && !threadState.afterwards.isEmpty()) {
+      runAfterwards();
+    }
+  }
+
+  private void runAfterwards() {
+    List<Runnable> actions = List.copyOf(threadState.afterwards);
+    threadState.afterwards.clear();
+    actions.forEach(Runnable::run);
   }
 
   private void requireOpen() {

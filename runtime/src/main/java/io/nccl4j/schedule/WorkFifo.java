@@ -2,6 +2,7 @@ package io.nccl4j.schedule;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -164,6 +165,20 @@ public final class WorkFifo<W extends Work> extends Padded {
     return found != null || (int) FIRST.getAcquire(this) == oldest
         ? found
         : search(oldest, ring.length, wanted);
+  }
+
+  /**
+   * Calls {@code action} for every work in use, under the same conditions as {@link
+   * #oldestInUse(Predicate)}; for some of them perhaps twice.
+   */
+  public void forEachInUse(Consumer<? super W> action) {
+    @Nullable W none =
+        oldestInUse(
+            work -> {
+              action.accept(work);
+              return false;
+            });
+    assert none == null;
   }
 
   private @Nullable W search(int start, int places, Predicate<? super W> wanted) {

@@ -1118,10 +1118,10 @@ class GraphTest {
       ExecutableGraph other = executable(stream, () -> ranks.sum(0, 4));
       fill.launch(stream);
       sum.launch(stream);
-      assertThrows(InvalidUsageException.class, buffer::close, "in use");
+      // What is under way goes on with its memory.
+      buffer.close();
       ranks.sum(1, 4);
       ranks.synchronize();
-      buffer.close();
       assertRefused("buffer in the graph is closed", () -> sum.launch(stream));
       assertRefused("buffer in the graph is closed", () -> fill.launch(stream));
       // Nothing was started, and another capture puts it right.

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -229,7 +230,6 @@ class PoolTest {
       InvalidUsageException e =
           assertThrows(InvalidUsageException.class, () -> pool.allocate(64, stream).close());
       assertText(e, "allocate", "being captured", "before beginCapture");
-      assertThrows(InvalidUsageException.class, buffer::close);
       stream.fill(buffer, (byte) 3);
       try (Graph graph = stream.endCapture();
           ExecutableGraph executable = graph.instantiate()) {
@@ -255,12 +255,44 @@ class PoolTest {
       DeviceBuffer buffer = pool.allocate(64, stream);
       try (Group group = Group.start()) {
         ranks.get(0).allReduce(buffer, buffer, 4, DataType.INT32, ReduceOp.SUM, stream);
-        InvalidUsageException e = assertThrows(InvalidUsageException.class, buffer::close);
-        assertText(e, "a group is open", "launch or close the group");
+        buffer.close();
+        assertTrue(buffer.isClosed());
+        // The group comes first: until it ends the memory serves nobody else.
+        DeviceBuffer next = pool.allocate(64, stream);
+        assertNotEquals(buffer.address(), next.address());
+        next.close();
         group.launch();
       }
-      buffer.close();
+      DeviceBuffer after = pool.allocate(64, stream);
+      after.close();
       stream.synchronize();
+      assertEquals(0, pool.statistics().openBuffers());
+    }
+  }
+
+  /** What a capture has of a closed buffer is never run, and the memory is free for others. */
+  @Test
+  void aBufferMayBeClosedInACapture() {
+    try (Ranks ranks = new Ranks(1);
+        MemoryPool pool = device.newMemoryPool()) {
+      Stream stream = ranks.streams.get(0);
+      DeviceBuffer buffer = pool.allocate(64, stream);
+      stream.beginCapture();
+      stream.fill(buffer, (byte) 3);
+      buffer.close();
+      try (Graph graph = stream.endCapture();
+          ExecutableGraph executable = graph.instantiate()) {
+        InvalidUsageException e =
+            assertThrows(InvalidUsageException.class, () -> executable.launch(stream));
+        assertText(e, "closed");
+      }
+      for (int i = 0; i < 2 * MemoryPool.OLDEST; i++) {
+        DeviceBuffer next = pool.allocate(64, stream);
+        assertNotSame(buffer, next);
+        next.close();
+      }
+      stream.synchronize();
+      assertEquals(0, pool.statistics().openBuffers());
     }
   }
 

@@ -347,38 +347,6 @@ class StreamsAndEventsTest {
   }
 
   @Test
-  @SuppressWarnings("try")
-  void aBufferInUseIsNotClosed() {
-    try (Ranks ranks = new Ranks(2);
-        DeviceBuffer buffer = ranks.get(0).device().allocate(100)) {
-      Stream stream = ranks.streams.get(0);
-      hold(ranks, stream);
-      stream.fill(buffer.slice(10, 10), (byte) 1);
-      assertThrows(InvalidUsageException.class, buffer::close);
-      assertFalse(buffer.isClosed());
-      letGo(ranks);
-      ranks.synchronize();
-      assertEquals(1, buffer.toBytes()[15]);
-      buffer.close();
-      assertTrue(buffer.isClosed());
-    }
-  }
-
-  @Test
-  void aBufferInUseByACollectiveIsNotClosed() {
-    try (Ranks ranks = new Ranks(2);
-        DeviceBuffer buffer = ranks.get(0).device().allocate(1 << 20)) {
-      ranks
-          .get(0)
-          .allReduce(buffer, buffer, 1 << 18, DataType.INT32, ReduceOp.SUM, ranks.streams.get(0));
-      assertThrows(InvalidUsageException.class, buffer::close);
-      ranks.sum(1, 1 << 18);
-      ranks.synchronize();
-      ranks.assertUsable();
-    }
-  }
-
-  @Test
   void moreWorkThanAnyQueueHoldsIsTaken() throws Exception {
     try (Communicators all = TestBackend.communicators(2)) {
       all.run(

@@ -36,7 +36,6 @@ import io.nccl4j.SystemErrorException;
 import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -297,20 +296,34 @@ class CudaMemoryTest {
   // ---- buffers in use
 
   @Test
-  void buffersInUseStayOpen() {
-    try (CudaRig rig = new CudaRig(2);
-        PinnedBuffer pinned = CudaRig.device(0).allocatePinned(64)) {
+  void buffersInUseAreFreedLater() {
+    Device device = CudaRig.device(0);
+    try (CudaRig rig = new CudaRig(2)) {
+      Stream stream = rig.streams.getFirst();
+      long before = taken(device, MemoryPlace.DEVICE);
+      long pinnedBefore = taken(device, MemoryPlace.PINNED);
       rig.sum(0);
-      InvalidUsageException e =
-          assertThrows(InvalidUsageException.class, () -> rig.in.getFirst().close());
-      requireText(e, "in use by allReduce(64 int32, sum) #1", "synchronize the stream");
-      rig.streams.getFirst().copy(pinned, rig.out.getFirst().slice(0, 64));
-      e = assertThrows(InvalidUsageException.class, pinned::close);
-      requireText(e, "pinned buffer is in use by a copy or fill");
+      DeviceBuffer buffer = device.allocate(64);
+      PinnedBuffer pinned = device.allocatePinned(64);
+      stream.copy(buffer, rig.out.getFirst().slice(0, 64));
+      stream.copy(pinned, buffer);
+      long inUse = taken(device, MemoryPlace.DEVICE);
+      buffer.close();
+      pinned.close();
+      assertEquals(inUse, taken(device, MemoryPlace.DEVICE));
+      assertTrue(taken(device, MemoryPlace.PINNED) > pinnedBefore);
       rig.sum(1);
-      rig.streams.getFirst().synchronize();
-      assertEquals(3, pinned.segment().get(ValueLayout.JAVA_INT, 0));
+      stream.synchronize();
+      assertEquals(before, taken(device, MemoryPlace.DEVICE));
+      assertEquals(pinnedBefore, taken(device, MemoryPlace.PINNED));
     }
+  }
+
+  private static long taken(Device device, MemoryPlace place) {
+    return device.memory().lines().stream()
+        .filter(line -> line.place() == place && line.purpose() == MemoryPurpose.USER)
+        .mapToLong(MemoryReport.Line::bytes)
+        .sum();
   }
 
   @Test

@@ -167,9 +167,16 @@ class CudaVirtualMemoryTest {
       standIn.inject("ncclAllReduce", 1, StandIn.Fault.DELAY, 100);
       Stream stream = rig.streams.getFirst();
       rig.communicators.get(0).allReduce(buffer, buffer, 4, DataType.INT32, ReduceOp.SUM, stream);
-      refused(buffer::close, "in use by allReduce");
+      AddressRange other = memory.reserve(unit);
+      other.map(0, memory.create(unit));
+      open(other, 0, unit);
+      DeviceBuffer closed = other.buffer(0, unit);
+      stream.fill(closed, (byte) 1);
+      closed.close();
       refused(memory::close, "in use by allReduce");
+      refused(() -> other.unmap(0, unit), "is closed, but still in use");
       stream.synchronize();
+      other.unmap(0, unit);
       NcclCommunicator nccl = NcclCommunicator.of(rig.communicators.get(0));
       try (NcclCommunicator.Registration registration = nccl.register(buffer)) {
         assertTrue(registration.isActive());

@@ -354,43 +354,32 @@ class CloseTest {
     }
   }
 
+  /** Closed at once, freed when the work is done: what holds of copies, scalars and operations. */
   @Test
-  void closingABufferInUseIsRefusedUntilTheWorkIsDone() {
+  void theMemoryOfAClosedBufferIsFreedWhenItsWorkIsDone() {
+    HostHeap heap = HostProcess.self().heap();
     try (HostRanks ranks = new HostRanks(2, BYTES)) {
-      DeviceBuffer buffer = ranks.get(0).device().allocate(BYTES);
       Stream stream = ranks.streams.get(0);
-      DeviceBuffer part = buffer.slice(64);
-      ranks.get(0).allReduce(part, part, 3, DataType.INT32, ReduceOp.SUM, stream);
-      InvalidUsageException e = assertThrows(InvalidUsageException.class, buffer::close);
-      assertTrue(e.getMessage().contains("allReduce(3 int32, sum) #1"), e.getMessage());
-      assertFalse(buffer.isClosed());
-      ranks.sum(1, 3);
-      stream.synchronize();
-      buffer.close();
+      Device device = ranks.get(0).device();
+      long before = heap.allocatedBytes();
+      DeviceBuffer operand = device.allocate(BYTES);
+      DeviceBuffer scalar = device.allocate(8);
+      DeviceBuffer copied = device.allocate(BYTES);
+      DeviceBuffer unused = device.allocate(BYTES);
+      scalar.copyFrom(new int[] {2});
+      DeviceBuffer part = operand.slice(64);
+      ranks.get(0).allReduce(part, part, 3, DataType.INT32, ReduceOp.preMulSum(scalar), stream);
+      stream.copy(copied, ranks.out.get(0));
+      long taken = heap.allocatedBytes();
+      unused.close();
+      assertEquals(taken - BYTES, heap.allocatedBytes(), "nothing uses it");
+      operand.close();
+      scalar.close();
+      copied.close();
       assertTrue(part.isClosed());
       assertThrows(InvalidUsageException.class, () -> part.copyFrom(new int[3]));
-    }
-  }
-
-  @Test
-  void aDeviceScalarAndACopyKeepTheirBuffersInUse() {
-    try (HostRanks ranks = new HostRanks(2, BYTES);
-        DeviceBuffer scalar = ranks.get(0).device().allocate(8);
-        DeviceBuffer copied = ranks.get(0).device().allocate(BYTES)) {
-      scalar.copyFrom(new int[] {2});
-      Stream stream = ranks.streams.get(0);
-      ranks
-          .get(0)
-          .allReduce(
-              ranks.in.get(0),
-              ranks.out.get(0),
-              3,
-              DataType.INT32,
-              ReduceOp.preMulSum(scalar),
-              stream);
-      stream.copy(copied, ranks.out.get(0));
-      assertThrows(InvalidUsageException.class, scalar::close);
-      assertThrows(InvalidUsageException.class, copied::close);
+      assertThrows(InvalidUsageException.class, () -> stream.fill(copied, (byte) 0));
+      assertEquals(taken - BYTES, heap.allocatedBytes(), "the operation and the copy wait");
       ranks
           .get(1)
           .allReduce(
@@ -400,8 +389,25 @@ class CloseTest {
               DataType.INT32,
               ReduceOp.preMulSum(1L),
               ranks.streams.get(1));
-      stream.synchronize();
-      ranks.streams.get(1).synchronize();
+      ranks.streams.forEach(Stream::synchronize);
+      assertEquals(before, heap.allocatedBytes());
+    }
+  }
+
+  /** A discarded group uses nothing any more, and one of another thread still does. */
+  @Test
+  void aGroupUsesItsBuffersUntilItIsDiscarded() throws Exception {
+    HostHeap heap = HostProcess.self().heap();
+    try (HostRanks ranks = new HostRanks(1, BYTES);
+        Stream stream = ranks.get(0).device().newStream()) {
+      long before = heap.allocatedBytes();
+      Group group = Group.start();
+      DeviceBuffer buffer = ranks.get(0).device().allocate(BYTES);
+      ranks.get(0).allReduce(buffer, buffer, 3, DataType.INT32, ReduceOp.SUM, stream);
+      Thread.ofPlatform().start(buffer::close).join();
+      assertEquals(before + BYTES, heap.allocatedBytes());
+      group.close();
+      assertEquals(before, heap.allocatedBytes());
     }
   }
 
