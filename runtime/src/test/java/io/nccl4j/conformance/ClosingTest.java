@@ -139,7 +139,8 @@ class ClosingTest {
   @Test
   void memoryOfCodeThatThrewComesBack() {
     int times = 100;
-    try (Ranks ranks = new Ranks(2)) {
+    // The operations are held for as long as a busy machine needs to call them all.
+    try (Ranks ranks = new Ranks(2, impatient())) {
       Device device = ranks.get(0).device();
       Stream stream = ranks.streams.get(0);
       long before = taken(device);
@@ -150,7 +151,7 @@ class ClosingTest {
             assertThrows(
                 IllegalStateException.class,
                 () -> {
-                  try (DeviceBuffer buffer = device.allocate(1 << 20)) {
+                  try (DeviceBuffer buffer = device.allocate(1 << 16)) {
                     ranks
                         .get(0)
                         .allReduce(
@@ -160,7 +161,7 @@ class ClosingTest {
                 });
         assertEquals(0, thrown.getSuppressed().length, () -> thrown.getSuppressed()[0].toString());
       }
-      assertEquals(before + ((long) times << 20), taken(device));
+      assertEquals(before + ((long) times << 16), taken(device));
       for (int i = 0; i < times; i++) {
         ranks.sum(1, i + 1);
       }
