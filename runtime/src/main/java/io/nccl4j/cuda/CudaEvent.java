@@ -26,8 +26,8 @@ final class CudaEvent implements Event {
   /** A record: {@code position} entries of {@code stream} lie before it. */
   final class Place {
     private final MemorySegment recorded;
-    private final CudaStream stream;
-    private final long position;
+    private CudaStream stream;
+    private long position;
 
     /** Who waits for it, and whether the event was recorded again or closed; under the event. */
     private int waiting;
@@ -42,10 +42,6 @@ final class CudaEvent implements Event {
 
     CudaStream stream() {
       return stream;
-    }
-
-    long position() {
-      return position;
     }
 
     /**
@@ -145,7 +141,14 @@ final class CudaEvent implements Event {
   synchronized void recordOn(CudaStream on, ToIntFunction<MemorySegment> call, long at) {
     record(call);
     capture = null;
-    last = new Place(handle, on, at);
+    Place place = last;
+    if (place == null || place.recorded != handle || place.waiting > 0) {
+      last = new Place(handle, on, at);
+    } else {
+      // Nobody waits for it: recording in a loop allocates nothing.
+      place.stream = on;
+      place.position = at;
+    }
   }
 
   /** Records it in a capture, after these nodes, and not in a stream. */
@@ -173,22 +176,21 @@ final class CudaEvent implements Event {
   }
 
   /**
-   * Lets a stream wait for the last record.
+   * Lets a stream wait for the last record, if there is one and the stream's order does not suffice.
    *
-   * @return that record; null if there is none, or the stream's order suffices
    * @throws NcclException why what was recorded has failed: who waits for it fails, too
    */
-  synchronized @Nullable Place awaitBy(CudaStream waiting, ToIntFunction<MemorySegment> call) {
+  synchronized void awaitBy(CudaStream waiting, ToIntFunction<MemorySegment> call) {
     Place place = last;
     if (place == null || place.stream == waiting) {
-      return null;
+      return;
     }
     NcclException failure = place.failure();
     if (failure != null) {
       throw failure;
     }
     Driver.check(call.applyAsInt(handle), "cuStreamWaitEvent");
-    return place;
+    waiting.queue().add(place.stream.queue(), place.position);
   }
 
   void requireOpen() {
@@ -231,12 +233,13 @@ final class CudaEvent implements Event {
     if (place == null) {
       return;
     }
+    NcclException failure;
     try {
       place.stream.waits().await(place::isReached);
+      failure = place.failure();
     } finally {
       place.release();
     }
-    NcclException failure = place.failure();
     if (failure != null) {
       throw failure;
     }

@@ -256,12 +256,8 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
       return;
     }
     awaitRoom();
-    CudaEvent.Place place =
-        other.awaitBy(
-            this, recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
-    if (place != null) {
-      queue.add(place.stream().queue, place.position());
-    }
+    other.awaitBy(
+        this, recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
   }
 
   // ---- captures

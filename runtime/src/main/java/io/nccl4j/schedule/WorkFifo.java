@@ -74,7 +74,9 @@ public final class WorkFifo<W extends Work> extends Padded {
 
   /** Whether {@link #take()} would find room. */
   public boolean hasRoom() {
-    return used < ring.length || reclaim() < ring.length || discards && reclaimNewest() < ring.length;
+    return used < ring.length
+        || reclaim() < ring.length
+        || discards && reclaimNewest() < ring.length;
   }
 
   /** Takes the next place; there must be room. */
@@ -203,7 +205,7 @@ public final class WorkFifo<W extends Work> extends Padded {
       oldest++;
       left--;
     }
-    while (left > 0 && !ring[oldest + left - 1 & mask].isInUse()) {
+    while (discards && left > 0 && !ring[oldest + left - 1 & mask].isInUse()) {
       left--;
     }
     return (long) left * Work.BYTES;
