@@ -23,10 +23,17 @@ final class SoakProcesses implements Soak.Processes, AutoCloseable {
   /** What a process's lines for the parent begin with; others are for the user. */
   private static final Set<String> ANSWERS = Set.of("joined", "done", "problem", "usage");
 
-  /** A heap that does not grow, so that it can be seen whether anything else does. */
-  private static final List<String> HEAP =
+  /**
+   * A heap that does not grow, so that it can be seen whether anything else does. And what the
+   * compilers have freed, tens of MiB, goes back to the system: the C library keeps it otherwise.
+   */
+  private static final List<String> MEMORY =
       List.of(
-          "-Xms128m", "-Xmx128m", "-XX:+AlwaysPreTouch", "-XX:-UseDynamicNumberOfCompilerThreads");
+          "-Xms128m",
+          "-Xmx128m",
+          "-XX:+AlwaysPreTouch",
+          "-XX:-UseDynamicNumberOfCompilerThreads",
+          "-XX:TrimNativeHeapInterval=1000");
 
   private static final long GRACE_SECONDS = 5;
 
@@ -42,7 +49,7 @@ final class SoakProcesses implements Soak.Processes, AutoCloseable {
   SoakProcesses(Context context, int count, List<String> arguments) {
     this.context = context;
     this.command = ChildCommand.of(arguments);
-    this.command.addAll(1, HEAP);
+    this.command.addAll(1, MEMORY);
     this.children = new Child[count];
     Runtime.getRuntime().addShutdownHook(hook);
     for (int process = 0; process < count; process++) {
