@@ -176,7 +176,8 @@ final class CudaEvent implements Event {
   }
 
   /**
-   * Lets a stream wait for the last record, if there is one and the stream's order does not suffice.
+   * Lets a stream wait for the last record, if there is one and the stream's order does not
+   * suffice.
    *
    * @throws NcclException why what was recorded has failed: who waits for it fails, too
    */

@@ -1,6 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
