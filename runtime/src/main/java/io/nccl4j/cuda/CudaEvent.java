@@ -142,7 +142,7 @@ final class CudaEvent implements Event {
     record(call);
     capture = null;
     Place place = last;
-    if (place == null || place.recorded != handle || place.waiting > 0) {
+    if (place == null || place.isPast || place.waiting > 0) {
       last = new Place(handle, on, at);
     } else {
       // Nobody waits for it: recording in a loop allocates nothing.
