@@ -209,7 +209,11 @@ class HandOverTest {
         ExecutorService threads = Executors.newFixedThreadPool(2)) {
       List<Stream> streams =
           List.of(TestBackend.device(0).newStream(), TestBackend.device(0).newStream());
-      for (int round = 0; round < rounds; round++) {
+      // On an idle machine one thread may be done before the other one begins.
+      long end = System.nanoTime() + 20_000_000_000L;
+      for (int round = 0;
+          round < rounds || refused.get() == 0 && System.nanoTime() < end;
+          round++) {
         AtomicInteger launched = new AtomicInteger();
         CyclicBarrier start = new CyclicBarrier(2);
         List<Throwable> wrong = Collections.synchronizedList(new ArrayList<>());
@@ -249,8 +253,7 @@ class HandOverTest {
         assertEquals(0, ranks.get(0).counters().unfinishedWorks());
         assertEquals(Communicator.State.READY, ranks.get(0).state());
       }
-      System.out.println(
-          refused + " of " + 2 * rounds * launches + " overlapping launches refused");
+      System.out.println(refused + " overlapping launches refused");
       assertTrue(refused.get() > 0, "the threads never overlapped");
       streams.forEach(Stream::close);
       ranks.assertUsable();

@@ -21,6 +21,7 @@ import java.util.Arrays;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -36,6 +37,9 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 class LateRankTest {
   private static final int COUNT = 16 << 20;
   private static final int QUIET = 0x77777777;
+
+  /** The common pool may have one thread only, and both must run at the same time. */
+  private static final Executor OWN_THREAD = task -> Thread.ofPlatform().daemon().start(task);
 
   /** What rank {@code rank} adds. */
   private static int value(int i, int rank, int salt) {
@@ -267,7 +271,8 @@ class LateRankTest {
                   } catch (NcclException e) {
                     return -1;
                   }
-                });
+                },
+                OWN_THREAD);
         End end =
             abort
                 ? (communicator, stream) -> {
@@ -276,7 +281,8 @@ class LateRankTest {
                           () -> {
                             sleep(delay);
                             communicator.abort();
-                          });
+                          },
+                          OWN_THREAD);
                   try {
                     stream.synchronize();
                   } finally {
