@@ -122,7 +122,7 @@ record SoakFault(Kind kind, Set<Integer> ranks, int step, double when, Duration 
       case LEAVE -> failure instanceof PeerFailedException && named;
       case KILL ->
           failure instanceof PeerFailedException && named
-              // Who was killed before it was there cannot be told from who never started.
+              // A process killed before it joined looks like one that never started.
               || failure instanceof DeadlineException && isEarly();
       case STOP_LONG ->
           failure instanceof DeadlineException || failure instanceof PeerFailedException;

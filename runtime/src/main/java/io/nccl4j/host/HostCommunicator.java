@@ -599,13 +599,19 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public void abort() {
+    failUnlessClosed(
+        new AbortedException(
+            "communicator " + name + " was aborted by rank " + rank(), "create a new one"),
+        RankState.ABORTED);
+  }
+
+  /** Fails this communicator, unless it is closed and its control block may be gone. */
+  void failUnlessClosed(NcclException cause, int code) {
     // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
     synchronized (health) {
       synchronized (this) {
         if (!closed) {
-          health.fail(
-              new AbortedException(
-                  "communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+          health.fail(cause, code, rank(), 0);
         }
       }
     }
@@ -726,16 +732,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   /** Gives up what is unfinished: whoever waited for it has waited long enough. */
   void closeEarly(String problem) {
-    synchronized (this) {
-      if (!closed) {
-        health.fail(
-            new AbortedException(
-                problem, "synchronize before closing; close-timeout sets how long close waits"),
-            RankState.LEFT_EARLY,
-            rank(),
-            0);
-      }
-    }
+    failUnlessClosed(
+        new AbortedException(
+            problem, "synchronize before closing; close-timeout sets how long close waits"),
+        RankState.LEFT_EARLY);
   }
 
   /**

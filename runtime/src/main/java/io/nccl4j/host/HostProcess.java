@@ -146,11 +146,10 @@ final class HostProcess {
   void failAll(Predicate<HostCommunicator> which, String problem, Throwable cause) {
     for (HostCommunicator communicator : communicators) {
       if (which.test(communicator)) {
-        communicator
-            .health()
-            .fail(
-                new InternalErrorException(problem + ": " + cause, "restart the process")
-                    .causedBy(cause));
+        communicator.failUnlessClosed(
+            new InternalErrorException(problem + ": " + cause, "restart the process")
+                .causedBy(cause),
+            RankState.ERROR);
       }
     }
   }

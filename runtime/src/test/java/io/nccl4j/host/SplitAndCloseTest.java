@@ -70,7 +70,7 @@ class SplitAndCloseTest {
           Communicator.initRank(
               Device.get(Backend.HOST, 0), NRANKS, id, 0, HostRanks.patient().build())) {
         peer.expect("joined");
-        // What the first ones load and allocate stays.
+        // The first rounds load classes and allocate what is kept.
         peer.tell("churn 20");
         String warm = churn(own, 20);
         peer.expect("churned");
