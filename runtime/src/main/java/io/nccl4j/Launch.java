@@ -73,7 +73,10 @@ public interface Launch extends AutoCloseable {
    */
   int nranks(int ranksPerProcess);
 
-  /** The process's number among those of this machine, if the launcher says so. */
+  /**
+   * The process's number among those of this machine, if the launcher says so. By nccl4j's own
+   * variables, which number the ranks of a machine, it is that of the process's first rank.
+   */
   OptionalInt localProcess();
 
   /** Processes on this machine, if the launcher says so. */

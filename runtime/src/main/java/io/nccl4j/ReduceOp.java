@@ -77,14 +77,21 @@ public final class ReduceOp {
   }
 
   /**
-   * A sum in which this rank's elements are first multiplied by {@code scalar}. For integer types
-   * the scalar is truncated to an integer; use {@link #preMulSum(long)} beyond 2<sup>53</sup>.
+   * A sum in which this rank's elements are first multiplied by {@code scalar}. It is of the
+   * operation's data type, as NCCL's is: for floats it is rounded to that type; for integers it
+   * must be one that the type has, or the operation is refused. Use {@link #preMulSum(long)} beyond
+   * 2<sup>53</sup>.
    */
   public static ReduceOp preMulSum(double scalar) {
-    return new ReduceOp(Kind.PRE_MUL_SUM, scalar, (long) scalar, null);
+    long integer = (long) scalar;
+    boolean exact = integer == scalar && integer != Long.MAX_VALUE;
+    return new ReduceOp(Kind.PRE_MUL_SUM, scalar, exact ? integer : 0, null);
   }
 
-  /** A sum in which this rank's elements are first multiplied by the integer {@code scalar}. */
+  /**
+   * A sum in which this rank's elements are first multiplied by the integer {@code scalar}, which
+   * an integer type must have, and which is rounded to others.
+   */
   public static ReduceOp preMulSum(long scalar) {
     return new ReduceOp(Kind.PRE_MUL_SUM, scalar, scalar, null);
   }
@@ -111,7 +118,10 @@ public final class ReduceOp {
     return scalar;
   }
 
-  /** The scalar as an integer, exact for {@link #preMulSum(long)}; 0 for every other reduction. */
+  /**
+   * The scalar as an integer, exact for {@link #preMulSum(long)}; 0 for every other reduction and
+   * for a scalar that is no {@code long}.
+   */
   public long integerScalar() {
     return integerScalar;
   }

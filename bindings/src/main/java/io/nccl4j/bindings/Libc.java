@@ -125,6 +125,16 @@ public final class Libc {
   }
 
   /**
+   * The option of the Java launcher that grants native access to this program: it depends on
+   * whether these classes are on the class path.
+   *
+   * @return {@code --enable-native-access=} and whom to grant it
+   */
+  public static String nativeAccessOption() {
+    return LibcBinder.grantOption();
+  }
+
+  /**
    * Why the dynamic linker cannot load a library (dlopen(3), dlerror(3)): Java's own message leaves
    * that out.
    *

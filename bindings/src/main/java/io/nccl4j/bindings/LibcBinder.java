@@ -129,8 +129,14 @@ final class LibcBinder {
 
   /** The sentence for a process in which native access was not granted to this module. */
   static String deniedReason() {
+    return "native access is denied; start Java with " + grantOption();
+  }
+
+  /**
+   * The option that grants native access to this module, or to the class path where it is there.
+   */
+  static String grantOption() {
     Module module = LibcBinder.class.getModule();
-    String grantee = module.isNamed() ? module.getName() : "ALL-UNNAMED";
-    return "native access is denied; start Java with --enable-native-access=" + grantee;
+    return "--enable-native-access=" + (module.isNamed() ? module.getName() : "ALL-UNNAMED");
   }
 }

@@ -71,10 +71,7 @@ record LaunchSource(
 
   private static @Nullable LaunchSource of(String name, Reader read) {
     return switch (name) {
-      case OWN ->
-          read.has(RANK) || read.has(NRANKS)
-              ? read.source(name, RANK, read.number(NRANKS, "set both " + RANK + " and " + NRANKS))
-              : null;
+      case OWN -> own(read);
       case "torchrun" ->
           read.has("TORCHELASTIC_RUN_ID")
               ? read.source(name, "RANK", read.number("WORLD_SIZE"))
@@ -106,6 +103,16 @@ record LaunchSource(
               : null;
       default -> null;
     };
+  }
+
+  // They number the ranks of one machine: the first rank tells the process from its others.
+  private static @Nullable LaunchSource own(Reader read) {
+    if (!read.has(RANK) && !read.has(NRANKS)) {
+      return null;
+    }
+    LaunchSource source =
+        read.source(OWN, RANK, read.number(NRANKS, "set both " + RANK + " and " + NRANKS));
+    return source.local(OptionalInt.of(source.rank), OptionalInt.empty());
   }
 
   // The variables of a script's or a shell's step say nothing of processes that srun started.

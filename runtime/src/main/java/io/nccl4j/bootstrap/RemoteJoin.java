@@ -157,7 +157,7 @@ final class RemoteJoin implements AutoCloseable {
               + creator.pid()
               + " that created the unique id has no access to the C library,"
               + " so only its own threads can join",
-          "start it with --enable-native-access=io.nccl4j.bindings, on Linux");
+          "start it with " + Libc.nativeAccessOption() + ", on Linux");
     }
     if (!Libc.isAvailable()) {
       throw new BackendUnavailableException(

@@ -302,16 +302,15 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   public CommunicatorCounters counters() {
-    int unfinished = fifo().inUse();
     return new CommunicatorCounters(
         ledger.collectives(),
         ledger.sends(),
         ledger.receives(),
         holders.graphLaunches(),
-        unfinished,
+        fifo().inUse(),
         holders.unfinishedGraphs(),
         (long) fifo().capacity() * Work.BYTES,
-        (long) unfinished * Work.BYTES,
+        fifo().takenBytes(),
         fifo().highWaterBytes(),
         backlog.timesFull(),
         backlog.waitedNanos());

@@ -70,7 +70,7 @@ public final class Doctor {
       checks.add(Check.ok("native access", "granted"));
     } else {
       String reason = Libc.unavailableReason();
-      String remedy = "start Java with --enable-native-access, on Linux";
+      String remedy = "start Java with " + Libc.nativeAccessOption() + ", on Linux";
       checks.add(
           nativeRequired
               ? Check.fail("native access", reason, remedy)

@@ -329,9 +329,7 @@ final class CollectiveEngine extends Padded {
   private static long scalarBits(HostWork w) {
     DeviceBuffer scalar = w.op.deviceScalar();
     if (scalar == null) {
-      return w.type.isFloatingPoint()
-          ? Double.doubleToRawLongBits(w.op.scalar())
-          : w.op.integerScalar();
+      return Scalars.of(w.type, w.op);
     }
     HostBuffer buffer = (HostBuffer) scalar;
     return Scalars.read(buffer.segment(), buffer.offset(), w.type);

@@ -152,11 +152,18 @@ final class ControlBlock {
         + (long) nranks * nranks * PAIR_BYTES;
   }
 
-  /** Fills in a new, zeroed block. */
+  /** What of a block is reserved: not its pairs, of which most never talk where ranks are many. */
+  static long reservedBytes(int nranks) {
+    return bytes(nranks) - (long) nranks * nranks * PAIR_BYTES;
+  }
+
+  /** Fills in a new block. */
   void format(long uuidHigh, long uuidLow) {
     this.uuidHigh = uuidHigh;
     this.uuidLow = uuidLow;
-    memory.asSlice(base, bytes(nranks)).fill((byte) 0);
+    if (!HostHeap.isFresh(bytes(nranks))) {
+      memory.asSlice(base, bytes(nranks)).fill((byte) 0);
+    }
     memory.set(ValueLayout.JAVA_LONG, base + NRANKS, nranks);
     memory.set(ValueLayout.JAVA_LONG, base + UUID_HIGH, uuidHigh);
     memory.set(ValueLayout.JAVA_LONG, base + UUID_LOW, uuidLow);
@@ -313,6 +320,22 @@ final class ControlBlock {
         + (long) nranks * LINE
         + nranks * RANK_BYTES
         + ((long) from * nranks + to) * PAIR_BYTES;
+  }
+
+  /** Gives memory to what one rank writes to another, and back; before they first do. */
+  void populate(int from, int to) {
+    populate(pair(from, to), PAIR_BYTES);
+  }
+
+  /** The same for all that one rank writes to. */
+  void populate(int from) {
+    populate(pair(from, 0), nranks * PAIR_BYTES);
+  }
+
+  private void populate(long offset, long bytes) {
+    if (MEMORY != null && HostHeap.isFresh(bytes(nranks))) {
+      HostHeap.populate(memory, offset, bytes);
+    }
   }
 
   long lane(int from, int to) {

@@ -239,7 +239,12 @@ public final class HostBackend implements BackendRuntime {
   static long newControlBlock(HostDevice device, int nranks) {
     HostProcess self = HostProcess.self();
     HostHeap.Block block =
-        self.heap().allocate(device.account(), MemoryPurpose.CONTROL, ControlBlock.bytes(nranks));
+        self.heap()
+            .allocate(
+                device.account(),
+                MemoryPurpose.CONTROL,
+                ControlBlock.bytes(nranks),
+                ControlBlock.reservedBytes(nranks));
     ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
     UUID id = UUID.randomUUID();
     control.format(id.getMostSignificantBits(), id.getLeastSignificantBits());

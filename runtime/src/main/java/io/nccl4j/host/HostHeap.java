@@ -4,6 +4,7 @@ import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
@@ -170,7 +171,20 @@ final class HostHeap {
    *
    * @throws SystemErrorException if the memory is not there
    */
-  synchronized Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
+  Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
+    return allocate(account, purpose, bytes, bytes);
+  }
+
+  /**
+   * Allocates a block of which only the beginning is reserved: the rest has pages only when and
+   * where it is touched, after {@link #populate}. A block for which {@link #isFresh} holds is
+   * zeroed.
+   *
+   * @param reservedBytes how much of it is reserved; all of it unless the block is fresh
+   * @throws SystemErrorException if the memory is not there
+   */
+  synchronized Block allocate(
+      MemoryBook.Account account, MemoryPurpose purpose, long bytes, long reservedBytes) {
     deferred.sweep();
     if (ranges == null || mapping == null) {
       return allocateArena(account, purpose, bytes);
@@ -191,7 +205,7 @@ final class HostHeap {
           "free buffers, or use less than twice the machine's memory");
     }
     try {
-      commit(offset, bytes);
+      commit(offset, bytes, isFresh(bytes) ? reservedBytes : bytes);
     } catch (LibcException e) {
       ranges.free(offset, reserved);
       throw new SystemErrorException(
@@ -220,12 +234,38 @@ final class HostHeap {
     }
   }
 
-  private void commit(long offset, long bytes) {
+  /** Whether blocks of this size have granules of their own, which the system zeroes. */
+  static boolean isFresh(long bytes) {
+    return bytes >= GRANULE;
+  }
+
+  /**
+   * Gives pages to a part of a block that was not reserved, so that touching it cannot kill.
+   * Kernels before 5.14 do not know how, and do it at the first touch.
+   *
+   * @throws SystemErrorException if the memory is not there
+   */
+  static void populate(MemorySegment memory, long offset, long bytes) {
+    long first = offset & -PAGE;
+    long end = roundUp(offset + bytes, PAGE);
+    MemorySegment range = memory.asSlice(first, end - first);
+    int error = Memory.madvise(range, Memory.MADV_POPULATE_WRITE);
+    if (error != 0 && error != Errno.EINVAL) {
+      throw new SystemErrorException(
+          "cannot take " + bytes + " bytes of shared memory: " + Errno.name(error),
+          "free memory, or raise the container's memory limit");
+    }
+  }
+
+  private void commit(long offset, long bytes, long reservedBytes) {
     long first = offset / GRANULE;
     long last = (offset + Math.max(bytes, 1) - 1) / GRANULE;
     for (long g = first; g <= last; g++) {
       if (blocksInGranule[(int) g]++ == 0) {
         committedBytes += GRANULE;
+        if (g * GRANULE >= offset + reservedBytes) {
+          continue;
+        }
         try {
           Memory.fallocate(fd, 0, g * GRANULE, GRANULE);
         } catch (LibcException e) {

@@ -92,6 +92,9 @@ final class LaneEngine extends Padded {
       if ((long) COUNTER.getAcquire(sent, peer) + 1 != w.seq) {
         return Step.DEPENDS;
       }
+      if (w.seq == 1) {
+        control.populate(rank, peer);
+      }
       w.position = 0;
       long ack = control.getAcquire(control.ack(rank, peer));
       if (w.seq - ack > ControlBlock.LANE_SLOTS) {
@@ -177,6 +180,9 @@ final class LaneEngine extends Padded {
     if (w.stage == HostWork.QUEUED) {
       if ((long) COUNTER.getAcquire(received, peer) + 1 != w.seq) {
         return Step.DEPENDS;
+      }
+      if (w.seq == 1) {
+        control.populate(peer, rank);
       }
       w.stage = HostWork.POSTED;
     }

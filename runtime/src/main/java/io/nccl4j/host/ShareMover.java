@@ -21,6 +21,10 @@ final class ShareMover extends Padded {
   private final ControlBlock control;
   private final int rank;
   private final int nranks;
+
+  /** Whether the blocks that this rank publishes have memory. */
+  private boolean published;
+
   private final MemorySegment[] outs;
   private final MemorySegment[] ins;
   private final long[] inOffsets;
@@ -107,6 +111,10 @@ final class ShareMover extends Padded {
   }
 
   private void publish(HostWork w, long[] counts, long[] displacements) {
+    if (!published) {
+      control.populate(rank);
+      published = true;
+    }
     for (int k = 0; k < nranks; k++) {
       control.setPlain(control.block(rank, k), displacements[k] * w.type.byteSize());
       control.setPlain(control.block(rank, k) + Long.BYTES, counts[k]);

@@ -6,6 +6,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.spi.Scalars;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -198,6 +199,10 @@ final class Arguments {
     DeviceBuffer scalar = op.deviceScalar();
     if (scalar != null) {
       buffer(scalar, type.byteSize(), type, device, "scalar", kind);
+    } else if (op.kind() == ReduceOp.Kind.PRE_MUL_SUM && !Scalars.has(type, op)) {
+      throw new InvalidArgumentException(
+          kind.label() + ": " + type + " has no scalar " + op.scalar(),
+          "scale by an integer that the type has, or reduce floats");
     }
   }
 

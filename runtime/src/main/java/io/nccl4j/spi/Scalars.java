@@ -32,6 +32,39 @@ public final class Scalars {
     };
   }
 
+  /** Whether a type has the scalar of {@code op}: all but integer types round it. */
+  public static boolean has(DataType type, ReduceOp op) {
+    long scalar = op.integerScalar();
+    boolean integer = scalar == op.scalar();
+    return switch (type) {
+      case INT8 -> integer && scalar == (byte) scalar;
+      case UINT8 -> integer && scalar == (scalar & 0xff);
+      case INT32 -> integer && scalar == (int) scalar;
+      case UINT32 -> integer && scalar == (scalar & 0xffffffffL);
+      case INT64 -> integer;
+      case UINT64 -> integer && scalar >= 0;
+      default -> true;
+    };
+  }
+
+  /** The scalar of {@code op} as {@link #read} gives it: rounded to the type. */
+  public static long of(DataType type, ReduceOp op) {
+    float scalar = (float) op.scalar();
+    return switch (type) {
+      case INT8, UINT8, INT32, UINT32, INT64, UINT64 -> op.integerScalar();
+      case FLOAT64 -> bits(op.scalar());
+      case FLOAT32 -> bits(scalar);
+      case FLOAT16 -> bits(Float.float16ToFloat(SmallFloats.toFloat16(scalar)));
+      case BFLOAT16 -> bits(SmallFloats.fromBfloat16(SmallFloats.toBfloat16(scalar)));
+      case FLOAT8_E4M3 -> bits(rounded(SmallFloats.Float8.E4M3, scalar));
+      case FLOAT8_E5M2 -> bits(rounded(SmallFloats.Float8.E5M2, scalar));
+    };
+  }
+
+  private static float rounded(SmallFloats.Float8 type, float scalar) {
+    return type.toFloat(type.fromFloat(scalar));
+  }
+
   /** Writes the scalar of {@code op} at the start of a segment. */
   public static void write(MemorySegment segment, DataType type, ReduceOp op) {
     switch (type) {

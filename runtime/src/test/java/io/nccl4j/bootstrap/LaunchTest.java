@@ -111,6 +111,8 @@ class LaunchTest {
       assertEquals(6, launch.firstRank(2));
       assertEquals(8, launch.nranks(2));
     }
+    assertEquals(
+        OptionalInt.of(6), JobLaunch.detect(environment(own)).orElseThrow().localProcess());
   }
 
   @ParameterizedTest

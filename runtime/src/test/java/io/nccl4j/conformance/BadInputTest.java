@@ -328,6 +328,31 @@ class BadInputTest {
     }
     table.argument(
         operation,
+        "scalar no integer",
+        a -> {
+          a.type = DataType.INT32;
+          a.op = ReduceOp.preMulSum(0.5);
+        },
+        "scalar",
+        "0\\.5");
+    table.argument(
+        operation,
+        "scalar beyond the type",
+        a -> {
+          a.type = DataType.INT32;
+          a.op = ReduceOp.preMulSum(1L << 31);
+        },
+        "scalar");
+    table.argument(
+        operation,
+        "scalar beyond all types",
+        a -> {
+          a.type = DataType.INT32;
+          a.op = ReduceOp.preMulSum(1e30);
+        },
+        "scalar");
+    table.argument(
+        operation,
         "scalar misaligned",
         a -> a.op = ReduceOp.preMulSum(ranks.in.get(0).slice(8193, 8)),
         "scalar",

@@ -29,6 +29,9 @@ final class Oracle {
 
   private static final double[] SCALARS = {0.5, -1.5, 3, 0.1, -2.75, 1};
 
+  /** All integer types have them. */
+  private static final int[] INTEGER_SCALARS = {3, 127, 2, 0, 100, 1};
+
   final Case c;
 
   /**
@@ -295,13 +298,19 @@ final class Oracle {
 
   /** The scalar of a rank, for {@link Case.Reduction#SCALED}. */
   double scalar(int rank) {
-    return SCALARS[(int) Math.floorMod(c.seed() + rank, (long) SCALARS.length)];
+    int chosen = (int) Math.floorMod(c.seed() + rank, (long) SCALARS.length);
+    return c.type().isFloatingPoint() ? SCALARS[chosen] : INTEGER_SCALARS[chosen];
   }
 
   /** The scalar of a rank, for {@link Case.Reduction#SCALED_BY_LONG}. */
   long integerScalar(int rank) {
-    // Beyond what a double can hold, but a power of two apart from the last bits.
-    return c.type().isFloatingPoint() ? rank * 2L - 3 : (1L << 62) + c.seed() % 1000 + rank;
+    return switch (c.type()) {
+      case INT8, UINT8 -> rank % 128;
+      case INT32, UINT32 -> (1L << 30) + c.seed() % 1000 + rank;
+      // Beyond what a double can hold, but a power of two apart from the last bits.
+      case INT64, UINT64 -> (1L << 62) + c.seed() % 1000 + rank;
+      default -> rank * 2L - 3;
+    };
   }
 
   /** The bits of a rank's scalar, for {@link Case.Reduction#SCALED_BY_BUFFER}. */
@@ -384,8 +393,8 @@ final class Oracle {
       if (c.reduction().scaled()) {
         x *=
             switch (c.reduction()) {
-              case SCALED -> (float) scalar(r);
-              case SCALED_BY_LONG -> (float) integerScalar(r);
+              case SCALED -> Bits.toFloat(Bits.ofFloat((float) scalar(r), type), type);
+              case SCALED_BY_LONG -> Bits.toFloat(Bits.ofFloat(integerScalar(r), type), type);
               default -> Bits.toFloat(scalarBits(r), type);
             };
       }

@@ -128,6 +128,8 @@ class SpecialValuesTest {
             new Row(e5m2, min, 0xfb, 0xfc, 0x3c),
             new Row(e5m2, sum, 0x7e, 0x7c, 0xfc),
             row(f32, ReduceOp.preMulSum(0.1), 0.1f + 0.1f * 3f, 1, 3),
+            // The scalar is rounded to the type: as a float it would give 0x3dce.
+            new Row(DataType.BFLOAT16, ReduceOp.preMulSum(0.1), 0x3dcf, 0x3f81, 0),
             // A lone rank's elements are copied, not converted.
             new Row(e5m2, sum, 0x7c, 0x7c),
             new Row(e5m2, max, 0xfc, 0xfc),
@@ -157,8 +159,8 @@ class SpecialValuesTest {
             new Row(DataType.UINT64, min, 1, Long.MIN_VALUE, 1),
             new Row(DataType.UINT64, avg, 0x5555555555555555L, -1, 0, 0),
             new Row(DataType.UINT64, prod, 1, -1, -1),
-            new Row(DataType.INT32, ReduceOp.preMulSum(2.9), 6, 1, 2),
-            new Row(DataType.INT8, ReduceOp.preMulSum(300L), 88, 1, 1),
+            new Row(DataType.INT32, ReduceOp.preMulSum(2.0), 6, 1, 2),
+            new Row(DataType.INT8, ReduceOp.preMulSum(-128L), 0, 1, 1),
             new Row(DataType.INT64, ReduceOp.preMulSum((1L << 62) + 1), (1L << 62) + 1, 1, 0),
             row(DataType.FLOAT64, ReduceOp.preMulSum(3L), 12, 1, 3));
     return Stream.of(ofEveryFloat, ofFloats, ofIntegers).flatMap(rows -> rows);

@@ -1,6 +1,7 @@
 package io.nccl4j.host;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
@@ -75,6 +76,18 @@ class RestrictedJvmTest {
     assertTrue(printed.contains("enable-native-access"), printed);
   }
 
+  /** The tests run on the class path, where there is no module to grant anything to. */
+  @Test
+  void theRemedyFitsThisProgram() throws Exception {
+    String id = run(NO_NATIVE, "", "create").strip().replaceAll("(?s).*id ", "");
+    BackendUnavailableException refused =
+        assertThrows(
+            BackendUnavailableException.class,
+            () -> Communicator.initRank(Device.get(Backend.HOST, 0), 2, UniqueId.parse(id), 1));
+    assertTrue(
+        refused.getMessage().contains("--enable-native-access=ALL-UNNAMED"), refused::getMessage);
+  }
+
   @Test
   void kernelsWithoutVectorsAreRight() throws Exception {
     String printed = run(List.of("--enable-native-access=ALL-UNNAMED"), "", "threads");
@@ -98,6 +111,7 @@ class RestrictedJvmTest {
     public static void main(String[] arguments) throws Exception {
       switch (arguments[0]) {
         case "join" -> join();
+        case "create" -> System.out.println("id " + UniqueId.create(Backend.HOST));
         case "ids" -> ids();
         default -> threads();
       }
