@@ -64,6 +64,7 @@ public interface Communicator extends AutoCloseable {
       throw new InvalidArgumentException(
           "nranks is " + nranks, "a communicator has at least one rank");
     }
+    Provider.get().checkRanks(backend, nranks);
     return initAll(
         java.util.stream.IntStream.range(0, nranks).mapToObj(i -> Device.get(backend, i)).toList(),
         CommunicatorConfig.defaults());
@@ -96,7 +97,8 @@ public interface Communicator extends AutoCloseable {
    *     message names them
    * @throws InvalidUsageException if ranks contradict each other (nranks, a rank taken twice,
    *     versions, a wrong secret), or the id was used before: it serves one communicator
-   * @throws PeerFailedException if a rank died or gave up while it joined
+   * @throws PeerFailedException if a rank died, gave up or was refused while it joined; the message
+   *     has its reason
    * @throws SystemErrorException if the process that created the id cannot be reached
    * @throws BackendUnavailableException if ranks of other processes cannot be reached from this
    *     one; the message says why
@@ -413,6 +415,8 @@ public interface Communicator extends AutoCloseable {
    * ordered by key, equal keys by old rank. No operation of this communicator may be unfinished.
    *
    * @param color 0 or more, or {@link #NO_COLOR}
+   * @throws PeerFailedException if another rank was refused; this communicator stays usable on the
+   *     host backend
    * @throws InvalidUsageException if operations of this rank are unfinished, or a group is open on
    *     this thread
    * @throws InterruptedWaitException if the calling thread was interrupted; there is no new

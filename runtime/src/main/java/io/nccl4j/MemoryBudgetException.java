@@ -4,7 +4,8 @@ import java.util.Optional;
 
 /**
  * A communicator, or a buffer, would take more memory than it may. Nothing was started; every
- * object stays usable. Other ranks that already wait for this one end with their deadline.
+ * object stays usable. On the host backend other ranks that wait for this one end at once, with its
+ * reason; on cuda those of other processes end with their deadline.
  */
 public final class MemoryBudgetException extends InvalidUsageException {
   private static final long serialVersionUID = 1L;

@@ -42,6 +42,9 @@ public interface Provider {
   /** See {@link Group#start()}. */
   Group startGroup();
 
+  /** Refuses a number of ranks that a backend cannot have in one process. */
+  void checkRanks(Backend backend, int nranks);
+
   /** See {@link Communicator#initAll(List, CommunicatorConfig)}. */
   List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
 

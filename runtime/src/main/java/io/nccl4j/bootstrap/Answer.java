@@ -20,6 +20,9 @@ record Answer(List<Entry> ranks, long controlOffset) {
   /** First byte of an encoded {@link Failure}. */
   static final byte FAILED = 2;
 
+  /** The only byte of the verdict that all ranks go on. */
+  static final byte AGREED = 3;
+
   private static final int ENTRY_BYTES = 3 * Long.BYTES + 2 * Integer.BYTES;
 
   /** One rank; {@code pid} is valid in the PID namespace {@code pids}. */

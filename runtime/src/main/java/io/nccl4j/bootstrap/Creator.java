@@ -10,7 +10,9 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -61,7 +63,7 @@ final class Creator {
   static final int FDS_PER_PACKET = 64;
 
   private static final String GAVE_UP = "it died or gave up";
-  private static final int MAX_PACKET_BYTES = 512;
+  private static final int MAX_PACKET_BYTES = Session.HEADER_BYTES + 8 + Failure.MAX_BYTES;
   private static final int[] NO_FDS = {};
 
   private final RendezvousId id;
@@ -104,7 +106,9 @@ final class Creator {
       waker = new Waker();
       Creator creator = new Creator(id, gathering, socket, waker, unused);
       gathering.retain();
-      gathering.onEnd(waker::wake);
+      gathering.onEnd(outcome -> creator.waker.wake());
+      CompletableFuture<Void> ignoredNeverFails =
+          gathering.verdict().thenAccept(verdict -> creator.waker.wake());
       Thread.ofPlatform().daemon().name("nccl4j-" + id.name()).start(creator::run);
       started = true;
     } catch (LibcException e) {
@@ -124,7 +128,7 @@ final class Creator {
     final int fd = Descriptors.eventfd(0, Descriptors.EFD_CLOEXEC | Descriptors.EFD_NONBLOCK);
     private boolean closed;
 
-    synchronized void wake(Gathering.Outcome outcome) {
+    synchronized void wake() {
       if (!closed) {
         Descriptors.eventfdWrite(fd, 1);
       }
@@ -140,6 +144,8 @@ final class Creator {
     HELLO,
     JOIN,
     JOINED,
+    PREPARING,
+    READY,
     CLOSED
   }
 
@@ -151,6 +157,9 @@ final class Creator {
 
     /** Until when the handshake, then the rank's wait, then its fetching of the answer may last. */
     Deadline deadline = Deadline.afterMillis(HANDSHAKE_MILLIS);
+
+    /** Until when the rank waits for all others, and for what comes of it. */
+    Deadline patience = deadline;
 
     @Nullable Seat seat;
 
@@ -190,23 +199,27 @@ final class Creator {
 
   private void serve() {
     Deadline end = null;
+    boolean answered = false;
     while (true) {
       if (unused != null && unused.passed()) {
         gathering.expireUnused(unused);
         unused = null;
       }
       Gathering.Outcome outcome = gathering.outcome().getNow(null);
-      if (outcome != null) {
-        if (end == null) {
-          boolean complete = outcome.failure() == null;
-          LOG.debug(
-              "rendezvous {} ended: {}", id.name(), complete ? "complete" : outcome.failure());
-          end = Deadline.afterMillis(complete ? ANSWER_MILLIS : LINGER_MILLIS);
-          answerAll(outcome);
-        }
+      Optional<Failure> verdict = gathering.verdict().getNow(null);
+      if (outcome != null && !answered) {
+        answered = true;
+        answerAll(outcome);
+      }
+      if (end == null && outcome != null && (outcome.failure() != null || verdict != null)) {
+        LOG.debug("rendezvous {} ended: {}, {}", id.name(), outcome, verdict);
+        end = Deadline.afterMillis(verdict != null ? ANSWER_MILLIS : LINGER_MILLIS);
+        connections.stream().filter(this::hasTable).forEach(this::tellVerdict);
+      }
+      if (end != null) {
         boolean waits =
             connections.stream().anyMatch(c -> c.answer != null)
-                || (outcome.failure() != null && !gathering.everybodyCame());
+                || (verdict == null && !gathering.everybodyCame());
         if (!waits || end.passed()) {
           return;
         }
@@ -267,9 +280,9 @@ final class Creator {
       if (c.phase == Phase.CLOSED || !c.deadline.passed()) {
         continue;
       }
-      if (c.phase == Phase.JOINED && c.answer == null && c.seat != null) {
+      if (c.answer == null && c.seat != null) {
         // Ends the rendezvous, and with it the wait of this connection.
-        gathering.expire(c.seat, c.deadline);
+        gathering.expire(c.seat, c.patience);
         c.deadline = Deadline.afterMillis(ANSWER_MILLIS);
       } else {
         LOG.debug("rendezvous {}: a connection is too slow and is dropped", id.name());
@@ -351,6 +364,8 @@ final class Creator {
       heapFd = -1;
     } else if (c.phase == Phase.JOIN && packet.type() == Session.DECLINE) {
       declined(c, packet);
+    } else if (c.seat != null && c.phase != Phase.READY) {
+      prepared(c, c.seat, packet);
     } else {
       lost(c, "it sent a packet of type " + packet.type());
     }
@@ -396,7 +411,8 @@ final class Creator {
     }
     c.phase = Phase.JOINED;
     c.seat = seat;
-    c.deadline = Deadline.afterMillis(millis);
+    c.patience = Deadline.afterMillis(millis);
+    c.deadline = c.patience;
     LOG.debug("rendezvous {}: {} joins", id.name(), seat);
     Failure refusal = gathering.admit(seat, heapFd);
     if (refusal != null) {
@@ -404,16 +420,35 @@ final class Creator {
     }
   }
 
-  /** A rank gave up before it had joined: as if it had joined and gone. */
+  /** A rank that will not join; the connection has no other use. */
   private void declined(Connection c, Session.Packet packet) {
     if (c.session.verify(packet)) {
       try {
-        c.seat = Seat.decode(ByteBuffer.wrap(packet.body()));
+        Failure refusal = Failure.decodeWhole(packet.body());
+        gathering.decline(refusal.rank(), refusal.by(refusal.rank()));
       } catch (RuntimeException e) {
-        LOG.debug("rendezvous {}: a joiner cannot be understood", id.name(), e);
+        LOG.debug("rendezvous {}: a refusal cannot be understood", id.name(), e);
       }
     }
-    lost(c, GAVE_UP);
+    close(c);
+  }
+
+  /** What a rank says that has the table of all ranks. */
+  private void prepared(Connection c, Seat seat, Session.Packet packet) {
+    boolean authentic = c.session.verify(packet);
+    if (authentic && packet.type() == Session.READY && c.phase == Phase.PREPARING) {
+      c.phase = Phase.READY;
+      gathering.ready(seat.rank());
+    } else if (authentic && packet.type() == Session.DECLINE) {
+      try {
+        gathering.fail(Failure.decodeWhole(packet.body()).by(seat.rank()));
+      } catch (RuntimeException e) {
+        LOG.debug("rendezvous {}: a refusal cannot be understood", id.name(), e);
+      }
+      lost(c, "it refused to go on");
+    } else {
+      lost(c, "it sent garbage");
+    }
   }
 
   private void refuse(Connection c, byte reason) {
@@ -426,15 +461,10 @@ final class Creator {
   private void lost(Connection c, String why) {
     LOG.debug("rendezvous {}: a connection ended in phase {}: {}", id.name(), c.phase, why);
     Seat seat = c.seat;
-    boolean unanswered = c.answer == null;
+    boolean turnedAway = c.answer != null && c.answer[0] == Answer.FAILED;
     close(c);
-    if (seat != null && unanswered) {
-      gathering.fail(
-          new Failure(
-              Failure.Kind.PEER,
-              seat.rank(),
-              seat + " is gone before all ranks joined: " + why,
-              "look for the cause where it ran"));
+    if (seat != null && !turnedAway) {
+      gathering.fail(Failure.gone(seat, why));
     }
   }
 
@@ -464,9 +494,34 @@ final class Creator {
     connections.removeIf(c -> c.phase == Phase.CLOSED);
   }
 
+  private boolean hasTable(Connection c) {
+    return c.answer == null && (c.phase == Phase.PREPARING || c.phase == Phase.READY);
+  }
+
+  private void tellVerdict(Connection c) {
+    Optional<Failure> verdict = gathering.verdict().getNow(null);
+    if (verdict != null) {
+      answer(c, verdict.map(Failure::encode).orElse(new byte[] {Answer.AGREED}), NO_FDS);
+    }
+  }
+
+  /** The answer is sent. Who has the table of all ranks is waited for, and told the verdict. */
+  private void answered(Connection c, byte[] answer) {
+    if (answer[0] == Answer.COMPLETE) {
+      c.answer = null;
+      c.phase = Phase.PREPARING;
+      c.deadline = c.patience;
+      tellVerdict(c);
+    } else {
+      close(c);
+    }
+  }
+
   private void answer(Connection c, byte[] answer, int[] fds) {
     c.answer = answer;
+    c.answerSent = 0;
     c.fds = fds;
+    c.fdsSent = 0;
     c.deadline = Deadline.afterMillis(ANSWER_MILLIS);
     flush(c);
   }
@@ -491,7 +546,7 @@ final class Creator {
           c.packet = c.session.seal(Session.FDS, body.array());
           c.fdsSent = end;
         } else {
-          close(c);
+          answered(c, answer);
           return;
         }
       }

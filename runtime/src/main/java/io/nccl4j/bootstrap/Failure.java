@@ -21,6 +21,9 @@ import java.util.Arrays;
 record Failure(Kind kind, int rank, String message, String remedy) {
   private static final int MAX_TEXT_BYTES = 2048;
 
+  /** Most bytes of an encoded failure. */
+  static final int MAX_BYTES = 2 + Integer.BYTES + 2 * (Short.BYTES + MAX_TEXT_BYTES);
+
   /** Class of cause; the ordinal goes over the wire. */
   enum Kind {
     DEADLINE,
@@ -39,6 +42,30 @@ record Failure(Kind kind, int rank, String message, String remedy) {
         -1,
         "the unique id was used before: each one serves one rendezvous",
         "create a new one for each communicator");
+  }
+
+  /** A rank alone found a reason why it cannot join. */
+  static Failure refusal(int rank, Throwable reason) {
+    String what = reason instanceof NcclException e ? e.problem() : reason.toString();
+    return new Failure(
+        Kind.PEER,
+        rank,
+        "rank " + rank + " (process " + Place.HERE.pid() + ") cannot join: " + what,
+        "look for the cause where it ran; then join with a new unique id");
+  }
+
+  /** The same, told by that rank of itself, which decides nothing but the words. */
+  Failure by(int teller) {
+    return new Failure(Kind.PEER, teller, message, remedy);
+  }
+
+  /** A rank ended, or was interrupted, before it was ready. */
+  static Failure gone(Seat seat, String why) {
+    return new Failure(
+        Kind.PEER,
+        seat.rank(),
+        seat + " is gone before all ranks joined: " + why,
+        "look for the cause where it ran");
   }
 
   /** A new exception that says this. */
@@ -67,6 +94,15 @@ record Failure(Kind kind, int rank, String message, String remedy) {
         .array();
   }
 
+  /** Reads a whole encoded failure; throws RuntimeException if it is malformed. */
+  static Failure decodeWhole(byte[] bytes) {
+    ByteBuffer in = ByteBuffer.wrap(bytes);
+    if (in.get() != Answer.FAILED) {
+      throw new IllegalArgumentException("no failure");
+    }
+    return decode(in);
+  }
+
   /** Reads what follows {@link Answer#FAILED}; throws RuntimeException if it is malformed. */
   static Failure decode(ByteBuffer in) {
     Kind kind = Kind.values()[in.get()];
@@ -82,6 +118,11 @@ record Failure(Kind kind, int rank, String message, String remedy) {
   private static String text(ByteBuffer in) {
     byte[] bytes = new byte[Short.toUnsignedInt(in.getShort())];
     in.get(bytes);
-    return new String(bytes, StandardCharsets.UTF_8);
+    return printable(bytes);
+  }
+
+  /** Text of another process, fit for logs and terminals. */
+  static String printable(byte[] text) {
+    return new String(text, StandardCharsets.UTF_8).replaceAll("\\p{Cntrl}", " ");
   }
 }

@@ -6,6 +6,7 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -15,6 +16,10 @@ import org.jspecify.annotations.Nullable;
 /**
  * The state of one rendezvous in its creator's process: who has come, and what came of it.
  *
+ * <p>It ends twice. The outcome is known when all ranks have come, or one cannot; then each rank
+ * takes what it needs of memory, mappings and descriptors, and the verdict is known when all have
+ * it, or one has not. Only what all ranks are ready for goes on.
+ *
  * <p>Knows nothing of sockets. Threads: any. Memory: it owns the heap descriptors given to it,
  * until everybody who called {@link #retain} has called {@link #release}.
  */
@@ -22,16 +27,21 @@ final class Gathering {
   private static final int MAX_NAMED = 16;
 
   private final CompletableFuture<Outcome> outcome = new CompletableFuture<>();
+  private final CompletableFuture<Optional<Failure>> verdict = new CompletableFuture<>();
   private final List<Consumer<Outcome>> listeners = new CopyOnWriteArrayList<>();
   private final Map<UUID, Integer> heaps = new HashMap<>();
   private final Map<UUID, Seat> processes = new HashMap<>();
   private @Nullable Outcome decision;
+  private @Nullable Optional<Failure> agreement;
   private @Nullable Seat first;
   private Seat[] seats = {};
   private final BitSet arrived = new BitSet();
 
   /** Ranks that have come, be it in vain. */
   private final BitSet came = new BitSet();
+
+  /** Ranks that have all they need. */
+  private final BitSet ready = new BitSet();
 
   private int holders;
 
@@ -43,6 +53,14 @@ final class Gathering {
     return outcome;
   }
 
+  /**
+   * Completes once, never exceptionally, after an outcome without failure: with nothing if all
+   * ranks go on, otherwise with the reason why none does.
+   */
+  CompletableFuture<Optional<Failure>> verdict() {
+    return verdict;
+  }
+
   /** Calls back once with the outcome, on whatever thread. Only before anybody can join. */
   void onEnd(Consumer<Outcome> listener) {
     listeners.add(listener);
@@ -51,11 +69,16 @@ final class Gathering {
   /** Makes the decision known, once; not under the lock, because it calls back. */
   private void publish() {
     Outcome decided;
+    Optional<Failure> agreed;
     synchronized (this) {
       decided = decision;
+      agreed = agreement;
     }
     if (decided != null && outcome.complete(decided)) {
       listeners.forEach(listener -> listener.accept(decided));
+    }
+    if (agreed != null) {
+      verdict.complete(agreed);
     }
   }
 
@@ -119,11 +142,34 @@ final class Gathering {
     }
   }
 
+  /** A rank cannot come: the others need not wait for it. */
+  void decline(int rank, Failure reason) {
+    synchronized (this) {
+      if (rank >= 0 && rank < Rendezvous.MAX_RANKS) {
+        came.set(rank);
+      }
+    }
+    fail(reason);
+  }
+
+  /** A rank has all it needs, and waits for the verdict. */
+  void ready(int rank) {
+    synchronized (this) {
+      ready.set(rank);
+      if (agreement == null && ready.cardinality() == seats.length) {
+        agreement = Optional.empty();
+      }
+    }
+    publish();
+  }
+
   /** Ends the rendezvous for all, unless it has ended. */
   void fail(Failure failure) {
     synchronized (this) {
       if (decision == null) {
         decision = new Outcome(null, failure);
+      } else if (decision.failure() == null && agreement == null) {
+        agreement = Optional.of(failure);
       }
     }
     publish();
@@ -159,8 +205,15 @@ final class Gathering {
   }
 
   private synchronized String attendance() {
-    BitSet missing = (BitSet) arrived.clone();
+    BitSet missing = (BitSet) (decision == null ? arrived : ready).clone();
     missing.flip(0, seats.length);
+    if (decision != null) {
+      return "all "
+          + seats.length
+          + " ranks joined, but not all got the memory and the mappings they need: "
+          + ranks(missing)
+          + " did not";
+    }
     return arrived.cardinality()
         + " of "
         + seats.length
@@ -242,11 +295,17 @@ final class Gathering {
     }
     for (Seat other : processes.values()) {
       if (!other.shareable() || !seat.shareable()) {
+        Seat cause = other.shareable() ? seat : other;
+        String why = cause.joiner().restriction();
         return new Failure(
             Failure.Kind.BACKEND,
-            seat.rank(),
-            (other.shareable() ? seat : other) + " cannot share its heap with other processes",
-            "run all ranks in one process, or give that process native access");
+            cause.rank(),
+            cause
+                + " cannot share its heap with other processes"
+                + (why.isEmpty() ? "" : ": " + why),
+            why.isEmpty()
+                ? "run all ranks in one process, or give that process native access"
+                : "run all ranks in one process, or mend that");
       }
     }
     return null;

@@ -12,6 +12,7 @@ import java.util.UUID;
  * @param heapFd memory file of its process's heap, or -1 if the heap cannot be shared; it stays the
  *     caller's and may be closed once the join is over
  * @param heapBytes size of that heap in bytes
+ * @param restriction why the heap cannot be shared; empty if it can
  * @param controlOffset where in rank 0's heap the communicator's control block lies, in bytes; -1
  *     for all other ranks
  */
@@ -22,4 +23,17 @@ public record Joiner(
     long layoutHash,
     int heapFd,
     long heapBytes,
-    long controlOffset) {}
+    String restriction,
+    long controlOffset) {
+  /** A rank of which no more is known than whether its heap can be shared. */
+  public Joiner(
+      int rank,
+      int nranks,
+      UUID process,
+      long layoutHash,
+      int heapFd,
+      long heapBytes,
+      long controlOffset) {
+    this(rank, nranks, process, layoutHash, heapFd, heapBytes, "", controlOffset);
+  }
+}

@@ -11,4 +11,9 @@ import java.util.UUID;
  *     its number means nothing to this process
  * @param heapBytes size of its process's heap in bytes
  */
-public record Member(int rank, UUID process, long pid, long heapBytes) {}
+public record Member(int rank, UUID process, long pid, long heapBytes) {
+  /** Whether no process runs under that id in this PID namespace: a zombie does not. */
+  public static boolean hasEnded(long pid) {
+    return Place.startOf((int) pid) == 0;
+  }
+}

@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * One rank that joins a rendezvous of another process, on the calling thread. No native call waits
  * longer than {@value #SLICE_MILLIS} ms, and none at all in a virtual thread.
  */
-final class RemoteJoin implements AutoCloseable {
+final class RemoteJoin implements Membership.Link {
   private static final Logger LOG = LogManager.getLogger(RemoteJoin.class);
 
   /** An interrupt is seen after that long at most. */
@@ -40,7 +40,7 @@ final class RemoteJoin implements AutoCloseable {
   /** How long an interrupted rank waits to be told whether it has joined in that moment. */
   private static final long LAST_LOOK_MILLIS = 5;
 
-  /** How long is tried, in the background, to tell the creator that a rank does not come. */
+  /** How long is tried to tell the creator that a rank does not come. */
   private static final long DECLINE_MILLIS = 2000;
 
   private static final int MAX_PACKET_BYTES = Session.HEADER_BYTES + Session.MAX_BODY_BYTES;
@@ -49,23 +49,28 @@ final class RemoteJoin implements AutoCloseable {
   private static final byte[] NO_BYTES = {};
 
   private final RendezvousId id;
-  private final Joiner joiner;
+  private final int rank;
   private final Session session;
   private final int socket;
+  private final Deadline deadline;
+  private boolean open = true;
 
   /** Descriptors received and not handed on yet. */
   private int[] heapFds = NO_FDS;
 
-  /** Whether the creator counts this rank as one that has come. */
-  private boolean joined;
+  /** Whether this rank has said that it is ready: the creator may count on it. */
+  private boolean ready;
 
-  /** Until when an answer is waited for that is under way; null unless this rank gave up. */
+  private boolean decided;
+
+  /** Until when a verdict is waited for that is under way; null unless this rank gave up. */
   private @Nullable Deadline lastLook;
 
-  private RemoteJoin(RendezvousId id, Joiner joiner, int socket) {
+  private RemoteJoin(RendezvousId id, int rank, Deadline deadline) throws InterruptedException {
     this.id = id;
-    this.joiner = joiner;
-    this.socket = socket;
+    this.deadline = deadline;
+    this.rank = rank;
+    this.socket = connect(id, rank, deadline);
     session = new Session(id, false);
   }
 
@@ -73,49 +78,145 @@ final class RemoteJoin implements AutoCloseable {
   static Membership join(RendezvousId id, Joiner joiner, Deadline deadline) {
     checkReachable(id);
     try {
-      while (true) {
-        try (RemoteJoin join = new RemoteJoin(id, joiner, connect(id, joiner, deadline))) {
-          if (join.greet(deadline)) {
-            return join.finish(deadline);
-          }
-        }
-        pause(joiner, deadline, id);
+      RemoteJoin join = greeted(id, joiner.rank(), deadline);
+      try {
+        return join.finish(joiner);
+      } catch (LibcException e) {
+        NcclException failure = cannotJoin(joiner.rank(), e);
+        join.refuse(Failure.refusal(joiner.rank(), failure));
+        join.close();
+        throw failure;
+      } catch (RuntimeException | Error e) {
+        join.close();
+        throw e;
       }
     } catch (InterruptedException e) {
-      decline(id, joiner);
-      throw Rendezvous.interrupted(joiner.rank(), e);
+      NcclException failure = Rendezvous.interrupted(joiner.rank(), e);
+      declineLater(id, Failure.refusal(joiner.rank(), failure));
+      throw failure;
     } catch (LibcException e) {
-      throw Rendezvous.systemError("rank " + joiner.rank() + " cannot join", e);
+      throw cannotJoin(joiner.rank(), e);
     }
   }
 
-  /**
-   * Tells the creator that a rank does not come, which ends the rendezvous for all; in the
-   * background, since the rank waits no longer.
-   */
-  private static void decline(RendezvousId id, Joiner joiner) {
+  private static NcclException cannotJoin(int rank, LibcException e) {
+    return Rendezvous.systemError("rank " + rank + " cannot join", e);
+  }
+
+  /** As {@link Rendezvous#decline}. */
+  static void decline(RendezvousId id, Failure refusal) throws InterruptedException {
+    checkReachable(id);
+    RemoteJoin link = greeted(id, refusal.rank(), Deadline.afterMillis(DECLINE_MILLIS));
+    link.refuse(refusal);
+    link.close();
+  }
+
+  /** In the background, since the rank waits no longer. */
+  private static void declineLater(RendezvousId id, Failure refusal) {
     Thread.ofPlatform()
         .daemon()
-        .name("nccl4j-decline-" + joiner.rank())
+        .name("nccl4j-decline-" + refusal.rank())
         .start(
             () -> {
-              Deadline deadline = Deadline.afterMillis(DECLINE_MILLIS);
-              try (RemoteJoin join = new RemoteJoin(id, joiner, connect(id, joiner, deadline))) {
-                if (join.greet(deadline)) {
-                  ByteBuffer seat = ByteBuffer.allocate(Seat.MAX_BYTES);
-                  Seat.here(joiner).encode(seat);
-                  join.send(
-                      join.session.seal(
-                          Session.DECLINE, Arrays.copyOf(seat.array(), seat.position())));
-                }
+              try {
+                decline(id, refusal);
               } catch (NcclException | LibcException | InterruptedException e) {
-                LOG.debug("rank {} cannot say that it does not come", joiner.rank(), e);
+                LOG.debug("rank {} cannot say that it does not come", refusal.rank(), e);
               }
             });
   }
 
+  /** A connection on which both sides have proved to know the secret. */
+  private static RemoteJoin greeted(RendezvousId id, int rank, Deadline deadline)
+      throws InterruptedException {
+    while (true) {
+      RemoteJoin join = new RemoteJoin(id, rank, deadline);
+      boolean greeted = false;
+      try {
+        greeted = join.greet();
+      } finally {
+        if (!greeted) {
+          join.close();
+        }
+      }
+      if (greeted) {
+        return join;
+      }
+      pause(rank, deadline, id);
+    }
+  }
+
+  // ---------------------------------------------------------------- after all have come
+
+  @Override
+  public @Nullable Failure agree() {
+    try {
+      if (!send(session.seal(Session.READY, NO_BYTES))) {
+        throw creatorGone();
+      }
+      ready = true;
+      Failure failure = verdict(receiveAnswer(grace()));
+      decided = true;
+      return failure;
+    } catch (InterruptedException e) {
+      throw Rendezvous.interrupted(rank, e);
+    } catch (NcclException e) {
+      if (lastLook != null) {
+        throw Rendezvous.interrupted(rank, e);
+      }
+      throw e;
+    } catch (LibcException e) {
+      throw cannotJoin(rank, e);
+    } finally {
+      if (lastLook != null) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Why no rank goes on; null if all do. */
+  private @Nullable Failure verdict(ByteBuffer encoded) {
+    try {
+      byte kind = encoded.get();
+      if (kind == Answer.FAILED) {
+        return Failure.decode(encoded);
+      }
+      if (kind == Answer.AGREED) {
+        return null;
+      }
+    } catch (RuntimeException e) {
+      throw broken("a verdict that cannot be understood").causedBy(e);
+    }
+    throw broken("a verdict that is none");
+  }
+
+  @Override
+  public boolean isUndecided() {
+    return ready && !decided;
+  }
+
+  @Override
+  public void refuse(Failure reason) {
+    try {
+      if (!send(session.seal(Session.DECLINE, reason.encode()))) {
+        LOG.debug("rank {}: the creator is gone and hears no refusal", rank);
+      }
+    } catch (LibcException e) {
+      // The creator sees the end of the connection, if not the reason.
+      LOG.debug("rank {}: the creator is not told why it refuses", rank, e);
+    }
+  }
+
+  private Deadline grace() {
+    return Deadline.afterMillis(deadline.remainingMillis() + GRACE_MILLIS);
+  }
+
   @Override
   public void close() {
+    if (!open) {
+      return;
+    }
+    open = false;
     for (int fd : heapFds) {
       Descriptors.close(fd);
     }
@@ -190,7 +291,7 @@ final class RemoteJoin implements AutoCloseable {
         id.orOld("keep it alive until all ranks have joined"));
   }
 
-  private static int connect(RendezvousId id, Joiner joiner, Deadline deadline)
+  private static int connect(RendezvousId id, int rank, Deadline deadline)
       throws InterruptedException {
     while (true) {
       int socket = UnixSockets.socket(Creator.SOCKET_TYPE);
@@ -218,14 +319,14 @@ final class RemoteJoin implements AutoCloseable {
         Descriptors.close(socket);
         throw e;
       }
-      pause(joiner, deadline, id);
+      pause(rank, deadline, id);
     }
   }
 
   // ---------------------------------------------------------------- the conversation
 
   /** Both sides prove that they know the secret; false if the creator dropped the connection. */
-  private boolean greet(Deadline deadline) throws InterruptedException {
+  private boolean greet() throws InterruptedException {
     byte[] nonce = RendezvousId.random(Session.NONCE_BYTES);
     byte[] hello =
         ByteBuffer.allocate(Integer.BYTES + nonce.length)
@@ -249,22 +350,7 @@ final class RemoteJoin implements AutoCloseable {
     return true;
   }
 
-  private Membership finish(Deadline deadline) throws InterruptedException {
-    try {
-      return joinAndWait(deadline);
-    } catch (NcclException e) {
-      if (lastLook != null) {
-        throw Rendezvous.interrupted(joiner.rank(), e);
-      }
-      throw e;
-    } finally {
-      if (lastLook != null) {
-        Thread.currentThread().interrupt();
-      }
-    }
-  }
-
-  private Membership joinAndWait(Deadline deadline) throws InterruptedException {
+  private Membership finish(Joiner joiner) throws InterruptedException {
     ByteBuffer body = ByteBuffer.allocate(Long.BYTES + Seat.MAX_BYTES);
     body.putLong(deadline.remainingMillis());
     Seat.here(joiner).encode(body);
@@ -273,9 +359,8 @@ final class RemoteJoin implements AutoCloseable {
     if (!sent) {
       throw creatorGone();
     }
-    joined = true;
-    Deadline grace = Deadline.afterMillis(deadline.remainingMillis() + GRACE_MILLIS);
-    Answer answer = decode(receiveAnswer(grace));
+    Deadline grace = grace();
+    Answer answer = decode(receiveAnswer(grace), joiner);
     List<UUID> peers = answer.processesBut(joiner.process());
     while (heapFds.length < peers.size()) {
       int had = heapFds.length;
@@ -290,11 +375,11 @@ final class RemoteJoin implements AutoCloseable {
     }
     int[] fds = heapFds;
     heapFds = NO_FDS;
-    return Rendezvous.membership(answer, peers, fds);
+    return Rendezvous.membership(answer, peers, fds, this);
   }
 
   /** The table, which fits what this rank asked for; throws why the rendezvous failed. */
-  private Answer decode(ByteBuffer encoded) {
+  private Answer decode(ByteBuffer encoded, Joiner joiner) {
     NcclException failure;
     try {
       if (encoded.get() == Answer.COMPLETE) {
@@ -388,7 +473,7 @@ final class RemoteJoin implements AutoCloseable {
       return true;
     } catch (LibcException e) {
       if (e.errno() == Errno.EPIPE || e.errno() == Errno.ECONNRESET) {
-        LOG.debug("rank {}: the creator closed the connection", joiner.rank(), e);
+        LOG.debug("rank {}: the creator closed the connection", rank, e);
         return false;
       }
       throw e;
@@ -399,7 +484,7 @@ final class RemoteJoin implements AutoCloseable {
    * The next packet, null if the creator has closed the connection. Its descriptors are added to
    * {@link #heapFds}.
    */
-  private Session.@Nullable Packet receive(Deadline deadline) throws InterruptedException {
+  private Session.@Nullable Packet receive(Deadline until) throws InterruptedException {
     while (true) {
       ReceivedMessage message;
       try {
@@ -408,13 +493,13 @@ final class RemoteJoin implements AutoCloseable {
                 socket, MAX_PACKET_BYTES, Creator.FDS_PER_PACKET, UnixSockets.MSG_DONTWAIT);
       } catch (LibcException e) {
         if (e.errno() == Errno.ECONNRESET) {
-          LOG.debug("rank {}: the creator closed the connection", joiner.rank(), e);
+          LOG.debug("rank {}: the creator closed the connection", rank, e);
           return null;
         }
         if (e.errno() != Errno.EAGAIN) {
           throw e;
         }
-        awaitReadable(deadline);
+        awaitReadable(until);
         continue;
       }
       int had = heapFds.length;
@@ -432,21 +517,21 @@ final class RemoteJoin implements AutoCloseable {
   }
 
   private void awaitReadable(Deadline given) throws InterruptedException {
-    Deadline deadline = lastLook == null ? given : lastLook;
+    Deadline until = lastLook == null ? given : lastLook;
     try {
       if (Thread.currentThread().isVirtual()) {
-        pause(joiner, deadline, id);
+        pause(rank, until, id);
         return;
       }
-      long millis = Math.min(SLICE_MILLIS, deadline.remainingMillis());
-      if (Descriptors.poll(socket, Descriptors.POLLIN, millis) == 0 && deadline.passed()) {
-        throw late(joiner, deadline, id);
+      long millis = Math.min(SLICE_MILLIS, until.remainingMillis());
+      if (Descriptors.poll(socket, Descriptors.POLLIN, millis) == 0 && until.passed()) {
+        throw late(rank, until, id);
       }
       if (Thread.interrupted()) {
         throw new InterruptedException();
       }
     } catch (InterruptedException e) {
-      if (!joined) {
+      if (!ready) {
         throw e;
       }
       giveUp();
@@ -454,8 +539,8 @@ final class RemoteJoin implements AutoCloseable {
   }
 
   /**
-   * This rank waits no longer. The creator tells the others, unless all had come: then its answer
-   * is under way, and who has joined must not be missing.
+   * This rank waits no longer. The creator tells the others, unless all were ready: then its
+   * verdict is under way, and this rank must not be missing.
    */
   private void giveUp() {
     if (lastLook == null) {
@@ -463,23 +548,23 @@ final class RemoteJoin implements AutoCloseable {
       try {
         UnixSockets.shutdown(socket, UnixSockets.SHUT_WR);
       } catch (LibcException e) {
-        LOG.debug("rank {}: the creator closed the connection", joiner.rank(), e);
+        LOG.debug("rank {}: the creator closed the connection", rank, e);
       }
     }
   }
 
-  private static void pause(Joiner joiner, Deadline deadline, RendezvousId id)
+  private static void pause(int rank, Deadline deadline, RendezvousId id)
       throws InterruptedException {
     if (deadline.passed()) {
-      throw late(joiner, deadline, id);
+      throw late(rank, deadline, id);
     }
     Thread.sleep(PAUSE_MILLIS);
   }
 
-  private static NcclException late(Joiner joiner, Deadline deadline, RendezvousId id) {
+  private static NcclException late(int rank, Deadline deadline, RendezvousId id) {
     return new DeadlineException(
         "rank "
-            + joiner.rank()
+            + rank
             + " waited "
             + deadline
             + " for process "

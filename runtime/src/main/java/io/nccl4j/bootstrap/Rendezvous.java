@@ -19,10 +19,13 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Where the ranks of one communicator meet, on one machine.
@@ -66,7 +69,8 @@ public final class Rendezvous {
   }
 
   /**
-   * Joins as one rank and waits until all have.
+   * Joins as one rank and waits until all have. They go on when all of them have called {@link
+   * Membership#agree}.
    *
    * @param uniqueId as made by {@link #createUniqueId} in whatever process
    * @param joiner what this rank brings
@@ -149,7 +153,7 @@ public final class Rendezvous {
       if (refusal != null) {
         throw refusal.toException();
       }
-      Gathering.Outcome outcome = await(gathering, seat, deadline);
+      Gathering.Outcome outcome = await(gathering, gathering.outcome(), seat, deadline);
       if (outcome.failure() != null) {
         throw outcome.failure().toException();
       }
@@ -159,22 +163,74 @@ public final class Rendezvous {
       }
       List<UUID> peers = answer.processesBut(joiner.process());
       int[] fds = Gathering.duplicates(gathering.heaps(peers));
-      return membership(answer, peers, fds);
+      return membership(answer, peers, fds, new LocalLink(gathering, seat, deadline));
     } catch (LibcException e) {
       NcclException failure = systemError("rank " + joiner.rank() + " cannot share heaps", e);
-      gathering.fail(new Failure(Failure.Kind.SYSTEM, joiner.rank(), failure.getMessage(), ""));
+      gathering.decline(joiner.rank(), Failure.refusal(joiner.rank(), failure));
       throw failure;
     } finally {
       gathering.release();
     }
   }
 
-  private static Gathering.Outcome await(Gathering gathering, Seat seat, Deadline deadline) {
+  /**
+   * Tells the ranks that wait, or will, that this one cannot come, and why: they end at once. What
+   * cannot be told is added to the reason.
+   *
+   * @param uniqueId of the rendezvous
+   * @param rank that would have joined
+   * @param reason why it cannot
+   */
+  public static void decline(UniqueId uniqueId, int rank, Throwable reason) {
+    Failure refusal = Failure.refusal(rank, reason);
     try {
-      return gathering.outcome().get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
+      RendezvousId id = RendezvousId.of(uniqueId);
+      LocalRegistry.Meeting meeting = REGISTRY.find(id.name());
+      if (meeting == null) {
+        RemoteJoin.decline(id, refusal);
+      } else if (MessageDigest.isEqual(meeting.id().secret(), id.secret())) {
+        meeting.gathering().decline(rank, refusal);
+      }
+    } catch (NcclException | LibcException e) {
+      reason.addSuppressed(e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      reason.addSuppressed(e);
+    }
+  }
+
+  /** A rank of the creator's process. */
+  private record LocalLink(Gathering gathering, Seat seat, Deadline deadline)
+      implements Membership.Link {
+    @Override
+    public @Nullable Failure agree() {
+      gathering.ready(seat.rank());
+      return await(gathering, gathering.verdict(), seat, deadline).orElse(null);
+    }
+
+    @Override
+    public void refuse(Failure reason) {
+      gathering.fail(reason);
+    }
+
+    @Override
+    public boolean isUndecided() {
+      return false;
+    }
+
+    @Override
+    public void close() {
+      gathering.fail(Failure.gone(seat, "it gave up"));
+    }
+  }
+
+  private static <T> T await(
+      Gathering gathering, CompletableFuture<T> result, Seat seat, Deadline deadline) {
+    try {
+      return result.get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
       gathering.expire(seat, deadline);
-      return gathering.outcome().join();
+      return result.join();
     } catch (InterruptedException e) {
       gathering.fail(
           new Failure(
@@ -182,25 +238,25 @@ public final class Rendezvous {
               seat.rank(),
               seat + " was interrupted before all ranks joined",
               ""));
-      Gathering.Outcome outcome = gathering.outcome().join();
-      if (outcome.failure() != null) {
+      T found = result.join();
+      if (result != gathering.verdict() || !found.equals(Optional.empty())) {
         throw interrupted(seat.rank(), e);
       }
-      // All had come in that moment: the others have joined, and this rank must not be missing.
+      // All were ready in that moment: the others go on, and this rank must not be missing.
       Thread.currentThread().interrupt();
-      return outcome;
+      return found;
     } catch (ExecutionException e) {
       throw (InternalErrorException)
           new InternalErrorException("a rendezvous failed: " + e.getCause(), "").causedBy(e);
     }
   }
 
-  static Membership membership(Answer answer, List<UUID> peers, int[] fds) {
+  static Membership membership(Answer answer, List<UUID> peers, int[] fds, Membership.Link link) {
     Map<UUID, Integer> heaps = new HashMap<>();
     for (int i = 0; i < fds.length; i++) {
       heaps.put(peers.get(i), fds[i]);
     }
-    return new Membership(answer.members(), answer.controlOffset(), heaps);
+    return new Membership(answer.members(), answer.controlOffset(), heaps, link);
   }
 
   /** The thread's interrupt flag is set again. */

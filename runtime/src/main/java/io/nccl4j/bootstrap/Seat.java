@@ -22,9 +22,10 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
   static final String BUILD = libraryVersion();
 
   private static final int MAX_BUILD_BYTES = 64;
+  private static final int MAX_RESTRICTION_BYTES = 512;
 
   /** Bytes of the longest encoded seat. */
-  static final int MAX_BYTES = 128 + MAX_BUILD_BYTES;
+  static final int MAX_BYTES = 128 + MAX_BUILD_BYTES + MAX_RESTRICTION_BYTES;
 
   /** The seat of a rank of this process. */
   static Seat here(Joiner joiner) {
@@ -36,6 +37,7 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
             joiner.layoutHash(),
             -1,
             joiner.heapBytes(),
+            joiner.restriction(),
             joiner.controlOffset()),
         joiner.heapFd() >= 0,
         Place.HERE.pids(),
@@ -73,6 +75,9 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
         .putLong(pageSize)
         .put((byte) buildBytes.length)
         .put(buildBytes);
+    byte[] why = joiner.restriction().getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(why.length, MAX_RESTRICTION_BYTES);
+    out.putShort((short) length).put(why, 0, length);
   }
 
   /** Reads a seat; throws RuntimeException if it is malformed. */
@@ -80,13 +85,20 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
     int rank = in.getInt();
     int nranks = in.getInt();
     UUID process = new UUID(in.getLong(), in.getLong());
-    Joiner joiner = new Joiner(rank, nranks, process, in.getLong(), -1, in.getLong(), in.getLong());
+    long layout = in.getLong();
+    long heapBytes = in.getLong();
+    long controlOffset = in.getLong();
     boolean shareable = in.get() != 0;
     int pids = in.getInt();
     int pid = in.getInt();
     long pageSize = in.getLong();
     byte[] build = new byte[in.get()];
     in.get(build);
+    byte[] why = new byte[Short.toUnsignedInt(in.getShort())];
+    in.get(why);
+    Joiner joiner =
+        new Joiner(
+            rank, nranks, process, layout, -1, heapBytes, Failure.printable(why), controlOffset);
     Rendezvous.check(joiner);
     return new Seat(
         joiner, shareable, pids, pid, pageSize, new String(build, StandardCharsets.UTF_8));

@@ -23,10 +23,11 @@ import org.jspecify.annotations.Nullable;
  * </pre>
  *
  * <p>The joiner opens with HELLO (version, its nonce); the creator answers PROOF (its nonce); the
- * joiner sends JOIN, or DECLINE if its rank does not come after all; the creator ends with ANSWER
- * and FDS packets. From PROOF on every packet is authenticated, over the rendezvous's name,
- * direction, type, number, both nonces and body. REFUSED is not: it tells a joiner without the
- * secret why, and nothing but that joiner depends on it. Used by one thread at a time.
+ * joiner sends JOIN, or DECLINE if its rank cannot come; the creator sends ANSWER and FDS packets;
+ * the joiner says READY, or DECLINE, and the creator ends with an ANSWER that is the verdict. From
+ * PROOF on every packet is authenticated, over the rendezvous's name, direction, type, number, both
+ * nonces and body. REFUSED is not: it tells a joiner without the secret why, and nothing but that
+ * joiner depends on it. Used by one thread at a time.
  */
 final class Session {
   static final byte HELLO = 1;
@@ -36,6 +37,7 @@ final class Session {
   static final byte ANSWER = 5;
   static final byte FDS = 6;
   static final byte DECLINE = 7;
+  static final byte READY = 8;
 
   /** Reasons in the body of {@link #REFUSED}. */
   static final byte WRONG_SECRET = 1;

@@ -121,6 +121,11 @@ public final class CoreProvider implements Provider {
   }
 
   @Override
+  public void checkRanks(Backend backend, int nranks) {
+    runtime(backend).checkRanks(nranks);
+  }
+
+  @Override
   public List<Communicator> initAll(List<Device> devices, CommunicatorConfig config) {
     require(config, "config");
     if (devices == null || devices.isEmpty()) {

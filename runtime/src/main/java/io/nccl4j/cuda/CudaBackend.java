@@ -49,6 +49,11 @@ public final class CudaBackend implements BackendRuntime {
   }
 
   @Override
+  public void checkRanks(int nranks) {
+    Device ignored = device(nranks - 1);
+  }
+
+  @Override
   public Device device(int ordinal) {
     if (ordinal < 0 || ordinal >= devices.size()) {
       throw new InvalidArgumentException(

@@ -3,6 +3,7 @@ package io.nccl4j.host;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.bootstrap.Member;
 import java.util.concurrent.locks.LockSupport;
 
 /** Waits until all ranks of a communicator have attached to its control block. */
@@ -16,7 +17,7 @@ final class Arrival {
       HostCommunicator self, ControlBlock control, LocalPart part, long deadlineNanos) {
     int sleeps = 0;
     for (int k = 0; k < self.nranks(); k++) {
-      while (RankState.code(control.getAcquire(control.state(k))) == 0) {
+      while (!hasCome(self, control, k)) {
         if (System.nanoTime() - deadlineNanos > 0) {
           throw new DeadlineException(
               "communicator "
@@ -26,7 +27,7 @@ final class Arrival {
                   + " did not attach before the init timeout",
               "see whether those processes hang; init-timeout sets the deadline");
         }
-        if (++sleeps % SLEEPS_PER_LOOK == 0 && isGone(pid(part, k))) {
+        if (++sleeps % SLEEPS_PER_LOOK == 0 && isGone(part, k)) {
           throw new PeerFailedException(
               k,
               "communicator "
@@ -53,11 +54,24 @@ final class Arrival {
     }
   }
 
+  private static boolean hasCome(HostCommunicator self, ControlBlock control, int k) {
+    long state = control.getAcquire(control.state(k));
+    if (RankState.code(state) == RankState.ERROR && RankState.hasLeft(state)) {
+      throw new PeerFailedException(
+          k,
+          "communicator " + self.name() + ": rank " + k + " failed while it joined",
+          "see that rank's message");
+    }
+    return RankState.code(state) != 0;
+  }
+
   /**
-   * A process of another PID namespace has no number here: its death shows by the deadline only.
+   * Whether its death was noticed, or shows by its process id. A process of another PID namespace
+   * has no number here.
    */
-  private static boolean isGone(long pid) {
-    return pid != 0 && ProcessHandle.of(pid).isEmpty();
+  private static boolean isGone(LocalPart part, int rank) {
+    long pid = pid(part, rank);
+    return part.group().isDead(part.processOf(rank)) || pid != 0 && Member.hasEnded(pid);
   }
 
   private static long pid(LocalPart part, int rank) {

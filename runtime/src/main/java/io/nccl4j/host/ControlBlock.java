@@ -334,7 +334,7 @@ final class ControlBlock {
 
   private void populate(long offset, long bytes) {
     if (MEMORY != null && HostHeap.isFresh(bytes(nranks))) {
-      HostHeap.populate(memory, offset, bytes);
+      HostProcess.self().heap().populate(memory, offset, bytes);
     }
   }
 

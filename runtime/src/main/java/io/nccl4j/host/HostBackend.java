@@ -12,10 +12,6 @@ import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.bindings.Descriptors;
-import io.nccl4j.bootstrap.Joiner;
-import io.nccl4j.bootstrap.Member;
-import io.nccl4j.bootstrap.Membership;
 import io.nccl4j.bootstrap.Rendezvous;
 import io.nccl4j.spi.BackendRuntime;
 import io.nccl4j.spi.Interrupts;
@@ -77,25 +73,41 @@ public final class HostBackend implements BackendRuntime {
   @Override
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     int nranks = requested.size();
-    checkRanks(nranks);
+    requireRanks(nranks);
     HostMemory.require((HostDevice) requested.getFirst(), nranks, nranks, config);
-    long handle = newControlBlock((HostDevice) requested.getFirst(), nranks);
+    HostDevice first = (HostDevice) requested.getFirst();
+    long handle = newControlBlock(first, nranks);
     HostHeap.Block block = published(handle);
     ControlBlock control = ControlBlock.find(block.segment(), block.offset(), nranks, 0);
+    String name = nameOf(config, control);
+    List<Provisions> provisions = new ArrayList<>();
+    try {
+      for (int r = 0; r < nranks; r++) {
+        HostDevice device = (HostDevice) requested.get(r);
+        provisions.add(Provisions.take(r, device, config, name, false));
+      }
+    } catch (RuntimeException | Error e) {
+      provisions.forEach(Provisions::giveBack);
+      discard(handle);
+      throw e;
+    }
     UUID[] processes = {HostProcess.self().id()};
     long[] pids = {ProcessHandle.current().pid()};
     MemorySegment[] heaps = {block.segment()};
-    String name = nameOf(config, control);
     ProcessGroup group = new ProcessGroup(control, processes, pids, heaps, 0, name);
     List<HostCommunicator> ranks = new ArrayList<>();
     for (int r = 0; r < nranks; r++) {
-      LocalPart part =
-          LocalPart.join(
-              control, () -> new LocalPart(control, new int[nranks], group, handle, block));
       try {
-        ranks.add(create(r, (HostDevice) requested.get(r), part, config, name));
+        LocalPart part =
+            LocalPart.join(
+                control, r, () -> new LocalPart(control, new int[nranks], group, handle, block));
+        HostDevice device = (HostDevice) requested.get(r);
+        ranks.add(create(r, device, part, config, name, provisions.get(r)));
       } catch (RuntimeException | Error e) {
-        IntStream.range(r + 1, nranks).forEach(part::lost);
+        for (int rest = r + 1; rest < nranks; rest++) {
+          LocalPart.lost(control, rest);
+          provisions.get(rest).giveBack();
+        }
         ranks.forEach(HostCommunicator::close);
         throw e;
       }
@@ -109,101 +121,24 @@ public final class HostBackend implements BackendRuntime {
   @Override
   public Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
-    checkRanks(nranks);
-    if (rank < 0 || rank >= nranks) {
-      throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
-    }
-    HostMemory.require((HostDevice) device, nranks, 1, config);
-    HostProcess self = HostProcess.self();
-    long start = System.nanoTime();
-    long handle = rank == 0 ? newControlBlock((HostDevice) device, nranks) : -1;
-    Joiner joiner =
-        new Joiner(
-            rank,
-            nranks,
-            self.id(),
-            ControlBlock.LAYOUT,
-            self.heap().fd(),
-            self.heap().size(),
-            handle);
-    LocalPart part;
-    try (Membership membership = Rendezvous.join(id, joiner, config.initTimeout())) {
-      part = part(membership);
-    } catch (NcclException e) {
-      if (handle >= 0) {
-        HostHeap.Block unused = published(handle);
-        self.unpublish(handle);
-        self.heap().free(unused, () -> true);
-      }
-      throw e;
-    }
-    return attach(rank, (HostDevice) device, part, config, nameOf(config, part.control()), start);
+    return Joining.join((HostDevice) device, nranks, id, rank, config);
   }
 
   /**
-   * Makes this process's view of the communicator, or takes the one that another local rank made.
+   * Creates a rank in a part that it has joined, and waits until the others have. All of them have
+   * agreed to come.
+   *
+   * @param start when the call began, which the init timeout counts from
    */
-  private static LocalPart part(Membership membership) {
-    HostProcess self = HostProcess.self();
-    List<Member> members = membership.members();
-    List<UUID> processes = members.stream().map(Member::process).distinct().toList();
-    int[] processOf = members.stream().mapToInt(m -> processes.indexOf(m.process())).toArray();
-    int own = processes.indexOf(self.id());
-    long[] pids = new long[processes.size()];
-    MemorySegment[] heaps = new MemorySegment[processes.size()];
-    for (Member member : members) {
-      int p = processes.indexOf(member.process());
-      pids[p] = member.pid();
-      if (heaps[p] == null && p != own) {
-        int file = membership.takeHeapFd(member.process());
-        try {
-          heaps[p] = self.mapPeer(member, file);
-        } finally {
-          Descriptors.close(file);
-        }
-      }
-    }
-    HostHeap.Block block = processOf[0] == own ? published(membership.controlOffset()) : null;
-    if (self.heap().isShareable()) {
-      heaps[own] = self.heap().mapping();
-    }
-    MemorySegment memory = block == null ? heaps[processOf[0]] : block.segment();
-    long offset = block == null ? membership.controlOffset() : block.offset();
-    ControlBlock control = ControlBlock.find(memory, offset, members.size(), 0);
-    boolean[] first = new boolean[1];
-    LocalPart part =
-        LocalPart.join(
-            control,
-            () -> {
-              first[0] = true;
-              ProcessGroup group =
-                  new ProcessGroup(
-                      control, processes.toArray(UUID[]::new), pids, heaps, own, control.name());
-              return new LocalPart(control, processOf, group, membership.controlOffset(), block);
-            });
-    if (!first[0]) {
-      // The mappings belong to the group; this rank's count was one too many.
-      IntStream.range(0, heaps.length)
-          .filter(p -> p != own)
-          .forEach(p -> self.unmapPeer(processes.get(p)));
-    }
-    return part;
-  }
-
-  /** Creates a rank in a part it has joined, and waits for the others. */
   static HostCommunicator attach(
-      int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name) {
-    return attach(rank, device, part, config, name, System.nanoTime());
-  }
-
-  private static HostCommunicator attach(
       int rank,
       HostDevice device,
       LocalPart part,
       CommunicatorConfig config,
       String name,
+      Provisions provisions,
       long start) {
-    HostCommunicator communicator = create(rank, device, part, config, name);
+    HostCommunicator communicator = create(rank, device, part, config, name, provisions);
     try {
       communicator.awaitAll(deadline(start, config.initTimeout()));
       return communicator;
@@ -216,12 +151,18 @@ public final class HostBackend implements BackendRuntime {
 
   /** Creates a rank in a part it has joined, which it leaves again if that fails. */
   private static HostCommunicator create(
-      int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name) {
+      int rank,
+      HostDevice device,
+      LocalPart part,
+      CommunicatorConfig config,
+      String name,
+      Provisions provisions) {
     try {
-      return HostCommunicator.create(rank, device, part, config, name);
+      return HostCommunicator.create(rank, device, part, config, name, provisions);
     } catch (RuntimeException | Error e) {
-      part.lost(rank);
+      LocalPart.lost(part.control(), rank);
       part.leave();
+      provisions.giveBack();
       throw e;
     }
   }
@@ -251,7 +192,15 @@ public final class HostBackend implements BackendRuntime {
     return self.publish(block);
   }
 
-  private static HostHeap.Block published(long handle) {
+  /** Frees a control block that no rank has touched. */
+  static void discard(long handle) {
+    HostHeap.Block unused = published(handle);
+    HostProcess.self().unpublish(handle);
+    HostProcess.self().heap().free(unused, () -> true);
+  }
+
+  /** A control block of this process. */
+  static HostHeap.Block published(long handle) {
     HostHeap.@Nullable Block block = HostProcess.self().published(handle);
     if (block == null) {
       throw new InternalErrorException("a control block is gone", "please report this");
@@ -259,7 +208,12 @@ public final class HostBackend implements BackendRuntime {
     return block;
   }
 
-  private static void checkRanks(int nranks) {
+  @Override
+  public void checkRanks(int nranks) {
+    requireRanks(nranks);
+  }
+
+  static void requireRanks(int nranks) {
     if (nranks < 1 || nranks > ControlBlock.MAX_RANKS) {
       throw new InvalidArgumentException(
           "nranks is " + nranks,
@@ -267,7 +221,8 @@ public final class HostBackend implements BackendRuntime {
     }
   }
 
-  private static String nameOf(CommunicatorConfig config, ControlBlock control) {
+  /** The name that was asked for, or one that all ranks come to by themselves. */
+  static String nameOf(CommunicatorConfig config, ControlBlock control) {
     String given = config.name();
     return given == null ? control.name() : given;
   }

@@ -3,27 +3,21 @@ package io.nccl4j.host;
 import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorCounters;
-import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.memory.Uses;
-import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.ScheduledCommunicator;
 import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
-import io.nccl4j.spi.Interrupts;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -76,6 +70,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   private int signature;
   private final Object closing = new Object();
   private final AtomicInteger graphs = new AtomicInteger();
+  private final AtomicInteger splits = new AtomicInteger();
   private final AtomicLong graphLaunches = new AtomicLong();
   private final AtomicLong fifoFull = new AtomicLong();
   private final AtomicLong fifoWaitNanos = new AtomicLong();
@@ -88,8 +83,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
       LocalPart part,
       CommunicatorConfig config,
       String name,
-      WorkFifo<HostWork> fifo) {
-    super(rank, part.nranks(), device, fifo);
+      Provisions provisions) {
+    super(rank, part.nranks(), device, provisions.fifo());
     this.name = name;
     this.config = config;
     this.part = part;
@@ -99,15 +94,14 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     this.explanation = new Explanation(this, ledger, part);
     this.health = new Health(this, part, explanation, config.operationTimeout().toNanos());
     int nranks = part.nranks();
-    account = HostProcess.self().book().open("communicator " + name + " rank " + rank, device);
-    fifoBooking =
-        account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
+    account = provisions.account();
+    fifoBooking = provisions.fifoBooking();
     placement = new Placement(control, rank, nranks);
     heapOf = new MemorySegment[nranks];
     stagingOf = new long[nranks];
     sendSeq = new long[nranks + LONGS];
     recvSeq = new long[nranks + LONGS];
-    staging = spansProcesses ? newStaging() : null;
+    staging = provisions.staging();
     if (staging != null) {
       control.setPlain(control.staging(rank), staging.offset());
     }
@@ -115,23 +109,17 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     lanes = new LaneEngine(this, control);
   }
 
-  private HostHeap.Block newStaging() {
-    try {
-      return HostProcess.self()
-          .heap()
-          .allocate(account, MemoryPurpose.STAGING, CollectiveEngine.STAGING_BYTES);
-    } catch (NcclException e) {
-      fifoBooking.release();
-      account.close();
-      throw e;
-    }
-  }
-
   /** A rank that the others can see; it is usable after {@link #awaitAll}. */
   static HostCommunicator create(
-      int rank, HostDevice device, LocalPart part, CommunicatorConfig config, String name) {
-    WorkFifo<HostWork> fifo = new WorkFifo<>(config.fifoBytes(), HostWork::new);
-    HostCommunicator communicator = new HostCommunicator(rank, device, part, config, name, fifo);
+      int rank,
+      HostDevice device,
+      LocalPart part,
+      CommunicatorConfig config,
+      String name,
+      Provisions provisions) {
+    HostCommunicator communicator =
+        new HostCommunicator(rank, device, part, config, name, provisions);
+    WorkFifo<HostWork> fifo = provisions.fifo();
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }
@@ -416,7 +404,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
    * block be gone.
    */
   synchronized void becomeQuietIfIdle() {
-    if (!closed && !isHealthy() && graphs.get() == 0 && anyInUse() == null) {
+    if (!closed && !isHealthy() && !isBusy() && splits.get() == 0) {
       health.addFlag(RankState.QUIET);
     }
   }
@@ -547,53 +535,30 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   @Override
-  public @Nullable HostCommunicator split(int color, int key, CommunicatorConfig childConfig) {
+  public @Nullable HostCommunicator split(
+      int color, int key, @Nullable CommunicatorConfig childConfig) {
     requireReady();
-    if (childConfig == null) {
-      throw new InvalidArgumentException(
-          "split: the config is null", "pass a configuration, or leave it out");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "split: a group is open on this thread", "launch or close the group first");
-    }
-    if (graphs.get() > 0 || anyInUse() != null) {
-      throw new InvalidUsageException(
-          "split: operations of communicator " + name + " are unfinished",
-          "synchronize their streams first");
-    }
-    if (color < 0 && color != NO_COLOR) {
-      throw new InvalidArgumentException(
-          "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
-    }
-    // All ranks divide or none does: what the largest child would take decides.
-    HostMemory.require((HostDevice) device(), nranks(), spansProcesses ? 1 : nranks(), childConfig);
     return Split.run(this, color, key, childConfig);
   }
 
+  /** Whether operations are unfinished. */
+  boolean isBusy() {
+    return graphs.get() > 0 || anyInUse() != null;
+  }
+
   /**
-   * Exchanges a few longs with all ranks, blocking: {@code nranks · values.length} longs in rank
-   * order.
-   *
-   * @throws InterruptedWaitException if the calling thread was interrupted; this communicator has
-   *     failed then
+   * A split begins: until it ends, this rank may touch the control block of a child, and is not
+   * quiet.
    */
-  long[] exchange(long... values) {
-    int bytes = values.length * Long.BYTES;
-    try (HostStream stream = HostStream.open((HostDevice) device());
-        var mine = device().allocate(bytes);
-        var all = device().allocate((long) nranks() * bytes)) {
-      mine.copyFrom(values);
-      try {
-        allGather(mine, all, values.length, DataType.INT64, stream);
-        stream.synchronize();
-      } catch (InterruptedWaitException e) {
-        // The other ranks wait for what comes next, and nobody could go on with it later.
-        health.fail(Interrupts.asFailure(e));
-        Progress.driveUninterruptibly(stream, stream.position(), Long.MAX_VALUE);
-        throw e;
-      }
-      return all.toLongs();
+  void enterSplit() {
+    splits.incrementAndGet();
+  }
+
+  /** A split has ended. */
+  void leaveSplit() {
+    splits.decrementAndGet();
+    if (!isHealthy()) {
+      becomeQuietIfIdle();
     }
   }
 

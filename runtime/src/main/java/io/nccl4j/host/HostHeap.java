@@ -10,6 +10,7 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
 import io.nccl4j.memory.Deferral;
 import io.nccl4j.memory.RangeAllocator;
+import io.nccl4j.spi.ControlGroups;
 import io.nccl4j.spi.MemoryBook;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -36,7 +37,11 @@ final class HostHeap {
   private static final Logger LOG = LogManager.getLogger(HostHeap.class);
   private static final long GRANULE = 2 << 20;
   private static final long PAGE = 4096;
+  private static final long GRANULES_PER_LOOK = 16;
   private static final int SKEWS = 61;
+
+  /** Why it cannot be shared with other processes; empty if it can. */
+  private final String restriction;
 
   private final int fd;
   private final long size;
@@ -45,6 +50,7 @@ final class HostHeap {
   private final int[] blocksInGranule;
   private final Deferral deferred = new Deferral();
   private final MemoryBook.Booking unused;
+  private final ControlGroups groups = ControlGroups.here();
   private long committedBytes;
   private long allocatedBytes;
 
@@ -66,7 +72,13 @@ final class HostHeap {
       @Nullable Arena arena,
       MemoryBook.Booking booking) {}
 
-  private HostHeap(int fd, long size, @Nullable MemorySegment mapping, MemoryBook.Account process) {
+  private HostHeap(
+      int fd,
+      long size,
+      @Nullable MemorySegment mapping,
+      String restriction,
+      MemoryBook.Account process) {
+    this.restriction = restriction;
     this.unused = process.book(MemoryPurpose.UNUSED, MemoryPlace.SHARED, 0);
     this.fd = fd;
     this.size = size;
@@ -81,28 +93,44 @@ final class HostHeap {
   }
 
   /**
-   * The heap of this process: shareable where libc can be called, otherwise for threads only.
+   * The heap of this process: shareable where libc can be called and the system lets it be made,
+   * otherwise for threads only.
    *
    * @param process has what is taken from the system and in no block
    */
   static HostHeap create(MemoryBook.Account process) {
     if (!Libc.isAvailable()) {
-      LOG.debug("ranks of other processes cannot be reached: {}", Libc.unavailableReason());
-      return new HostHeap(-1, 0, null, process);
+      return forThreads(Libc.unavailableReason(), process);
     }
     long size = shareableBytes();
-    int fd = Memory.memfdCreate("nccl4j-heap", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
+    int fd = -1;
     try {
+      fd = Memory.memfdCreate("nccl4j-heap", Memory.MFD_CLOEXEC | Memory.MFD_ALLOW_SEALING);
       Memory.ftruncate(fd, size);
       Memory.addSeals(fd, Memory.F_SEAL_SHRINK | Memory.F_SEAL_GROW | Memory.F_SEAL_SEAL);
-      return new HostHeap(fd, size, map(fd, size), process);
+      return new HostHeap(fd, size, map(fd, size), "", process);
     } catch (LibcException e) {
-      Descriptors.close(fd);
-      throw new SystemErrorException(
-              "cannot create the shared heap of " + (size >> 20) + " MiB: " + e.getMessage(),
-              "check ulimit -v and the container's limits")
-          .causedBy(e);
+      if (fd >= 0) {
+        Descriptors.close(fd);
+      }
+      return forThreads(
+          "the shared heap of "
+              + (size >> 20)
+              + " MiB of addresses cannot be made: "
+              + e.getMessage()
+              + "; check ulimit -v, ulimit -n and the container's limits",
+          process);
     }
+  }
+
+  private static HostHeap forThreads(String restriction, MemoryBook.Account process) {
+    LOG.debug("ranks of other processes cannot be reached: {}", restriction);
+    return new HostHeap(-1, 0, null, restriction, process);
+  }
+
+  /** Why other processes cannot map it; empty if they can. */
+  String restriction() {
+    return restriction;
   }
 
   /** Maps a heap file of {@code bytes} bytes, this process's or a peer's. */
@@ -206,6 +234,9 @@ final class HostHeap {
     }
     try {
       commit(offset, bytes, isFresh(bytes) ? reservedBytes : bytes);
+    } catch (SystemErrorException e) {
+      ranges.free(offset, reserved);
+      throw e;
     } catch (LibcException e) {
       ranges.free(offset, reserved);
       throw new SystemErrorException(
@@ -219,7 +250,17 @@ final class HostHeap {
     return new Block(mapping, offset, bytes, reserved, null, booking);
   }
 
+  /**
+   * Refuses to take memory that a control group would kill this process for.
+   *
+   * @throws SystemErrorException if there is no room for it
+   */
+  void requireRoom(long bytes) {
+    groups.require(bytes);
+  }
+
   private Block allocateArena(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
+    requireRoom(bytes);
     Arena arena = Arena.ofShared();
     try {
       MemorySegment segment = arena.allocate(bytes, PAGE);
@@ -245,9 +286,10 @@ final class HostHeap {
    *
    * @throws SystemErrorException if the memory is not there
    */
-  static void populate(MemorySegment memory, long offset, long bytes) {
+  void populate(MemorySegment memory, long offset, long bytes) {
     long first = offset & -PAGE;
     long end = roundUp(offset + bytes, PAGE);
+    requireRoom(end - first);
     MemorySegment range = memory.asSlice(first, end - first);
     int error = Memory.madvise(range, Memory.MADV_POPULATE_WRITE);
     if (error != 0 && error != Errno.EINVAL) {
@@ -260,15 +302,23 @@ final class HostHeap {
   private void commit(long offset, long bytes, long reservedBytes) {
     long first = offset / GRANULE;
     long last = (offset + Math.max(bytes, 1) - 1) / GRANULE;
+    long lastReserved = (offset + Math.max(reservedBytes, 1) - 1) / GRANULE;
+    if (blocksInGranule[(int) first] == 0 || first < last) {
+      requireRoom((lastReserved - first + 1) * GRANULE);
+    }
     for (long g = first; g <= last; g++) {
       if (blocksInGranule[(int) g]++ == 0) {
         committedBytes += GRANULE;
-        if (g * GRANULE >= offset + reservedBytes) {
+        if (g > lastReserved) {
           continue;
         }
         try {
+          if ((g - first) % GRANULES_PER_LOOK == GRANULES_PER_LOOK - 1) {
+            // Other processes of the group take memory, too, perhaps at this moment.
+            requireRoom(Math.min(lastReserved - g + 1, GRANULES_PER_LOOK) * GRANULE);
+          }
           Memory.fallocate(fd, 0, g * GRANULE, GRANULE);
-        } catch (LibcException e) {
+        } catch (LibcException | SystemErrorException e) {
           uncommit(first, g);
           throw e;
         }

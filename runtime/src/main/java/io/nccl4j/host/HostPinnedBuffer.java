@@ -22,7 +22,11 @@ final class HostPinnedBuffer implements PinnedBuffer {
 
   HostPinnedBuffer(MemoryBook.Account account, long bytes) {
     try {
+      HostProcess.self().heap().requireRoom(bytes);
       segment = arena.allocate(bytes, 64);
+    } catch (SystemErrorException e) {
+      arena.close();
+      throw e;
     } catch (OutOfMemoryError e) {
       arena.close();
       throw new SystemErrorException(

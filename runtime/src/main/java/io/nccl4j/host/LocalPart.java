@@ -5,6 +5,7 @@ import io.nccl4j.MemoryPurpose;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -24,6 +25,9 @@ final class LocalPart {
   private final long handle;
   private final HostHeap.@Nullable Block block;
   private int open;
+
+  /** When it is true, ranks that have not come to this communicator never will. */
+  private volatile BooleanSupplier nobodyComes = () -> false;
 
   /**
    * A part without ranks.
@@ -49,12 +53,19 @@ final class LocalPart {
 
   /**
    * The part of the communicator with this control block, made by the first local rank that comes.
+   * If that fails, the other ranks see that this one does not come.
    */
-  static LocalPart join(ControlBlock control, Supplier<LocalPart> first) {
+  static LocalPart join(ControlBlock control, int rank, Supplier<LocalPart> first) {
     synchronized (PARTS) {
       LocalPart part = PARTS.computeIfAbsent(id(control), ignored -> first.get());
       part.open++;
-      part.group.hold();
+      try {
+        part.group.hold();
+      } catch (RuntimeException | Error e) {
+        lost(control, rank);
+        part.leave();
+        throw e;
+      }
       return part;
     }
   }
@@ -103,11 +114,16 @@ final class LocalPart {
   }
 
   /** Tells the others that a local rank which has joined, or was to, could not be made. */
-  void lost(int rank) {
+  static void lost(ControlBlock control, int rank) {
     long lost = RankState.of(RankState.ERROR, rank, 0) | RankState.LEFT;
     control.setRelease(control.state(rank), lost);
     control.advanceEpoch();
     control.setRelease(control.state(rank), lost | RankState.GONE);
+  }
+
+  /** The communicator is given up while ranks may still be on their way to it. */
+  void abandon(BooleanSupplier everybodyKnows) {
+    nobodyComes = everybodyKnows;
   }
 
   /**
@@ -147,8 +163,12 @@ final class LocalPart {
 
   /** Whether each rank has touched the control block for the last time, or died. */
   private boolean isOver() {
+    // Before the states: a rank that has come by then shows there.
+    boolean complete = nobodyComes.getAsBoolean();
     for (int r = 0; r < ranks.length; r++) {
-      if (!RankState.isGone(control.getAcquire(control.state(r))) && !group.isDead(processOf[r])) {
+      long state = control.getAcquire(control.state(r));
+      boolean absent = complete && RankState.code(state) == 0;
+      if (!absent && !RankState.isGone(state) && !group.isDead(processOf[r])) {
         return false;
       }
     }

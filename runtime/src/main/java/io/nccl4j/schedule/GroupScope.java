@@ -5,6 +5,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.spi.EngineStream;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -59,6 +60,18 @@ public final class GroupScope implements Group {
   /** Whether operations called on the current thread are collected rather than started. */
   public static boolean isOpen() {
     return THREADS.get().depth > 0;
+  }
+
+  /** Does something as if no group were open on the current thread. */
+  public static <T extends @Nullable Object> T suspended(Supplier<T> action) {
+    PerThread state = THREADS.get();
+    int depth = state.depth;
+    state.depth = 0;
+    try {
+      return action.get();
+    } finally {
+      state.depth = depth;
+    }
   }
 
   /** The works of the current thread's open groups, in order, which are in no stream yet. */

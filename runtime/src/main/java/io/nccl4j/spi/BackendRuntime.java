@@ -22,6 +22,13 @@ public interface BackendRuntime {
   /** A new rendezvous token of {@value UniqueId#BYTES} bytes. */
   byte[] createUniqueId();
 
+  /**
+   * Refuses a number of ranks in one process that cannot be, before anything is made for them.
+   *
+   * @throws io.nccl4j.InvalidArgumentException if there cannot be so many
+   */
+  void checkRanks(int nranks);
+
   /** Communicators for ranks that all live in this process. */
   List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
 

@@ -34,17 +34,32 @@ public final class ChildJvm implements AutoCloseable {
   /** Starts a main class with native access and these variables. */
   public static ChildJvm start(
       Map<String, String> environment, Class<?> main, Object... arguments) {
-    return start(environment, List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+    return start(
+        List.of(), environment, List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+  }
+
+  /** Starts a main class with native access in a shell that has run a command before. */
+  public static ChildJvm startAfter(String shell, Class<?> main, Object... arguments) {
+    return start(
+        List.of("bash", "-c", shell + "; exec \"$@\"", "bash"),
+        Map.of(),
+        List.of("--enable-native-access=ALL-UNNAMED"),
+        main,
+        arguments);
   }
 
   /** Starts a main class with these options of the virtual machine. */
   public static ChildJvm start(List<String> options, Class<?> main, Object... arguments) {
-    return start(Map.of(), options, main, arguments);
+    return start(List.of(), Map.of(), options, main, arguments);
   }
 
   private static ChildJvm start(
-      Map<String, String> environment, List<String> options, Class<?> main, Object... arguments) {
-    List<String> command = new ArrayList<>();
+      List<String> wrapper,
+      Map<String, String> environment,
+      List<String> options,
+      Class<?> main,
+      Object... arguments) {
+    List<String> command = new ArrayList<>(wrapper);
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
     command.addAll(options);

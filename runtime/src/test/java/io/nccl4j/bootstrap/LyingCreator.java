@@ -9,6 +9,7 @@ import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Serves a unique id to one joiner, whom it proves to know the secret, and answers with whatever it
@@ -43,8 +44,16 @@ public final class LyingCreator implements AutoCloseable {
         .encode();
   }
 
-  /** Lets a joiner in and answers; it gets {@code fd} if there is one. */
-  public void serve(Lie lie, int fd) {
+  /** That all ranks go on. */
+  public static byte[] agreed() {
+    return new byte[] {Answer.AGREED};
+  }
+
+  /**
+   * Lets a joiner in and answers; it gets {@code fd} if there is one. If it says then that it is
+   * ready, it hears {@code verdict}, or nothing if that is null.
+   */
+  public void serve(Lie lie, int fd, byte @Nullable [] verdict) {
     int socket = accept();
     try {
       Session session = new Session(id, true);
@@ -56,16 +65,27 @@ public final class LyingCreator implements AutoCloseable {
       join.getLong();
       Seat seat = Seat.decode(join);
       byte[] answer = lie.about(seat.process(), seat.joiner().heapBytes());
-      ByteBuffer body = ByteBuffer.allocate(2 * Integer.BYTES + answer.length);
-      body.putInt(answer.length).putInt(0).put(answer);
-      send(socket, session.seal(Session.ANSWER, body.array()));
+      send(socket, session.seal(Session.ANSWER, whole(answer)));
       if (fd >= 0) {
-        body = ByteBuffer.allocate(2 * Integer.BYTES).putInt(0).putInt(1);
+        ByteBuffer body = ByteBuffer.allocate(2 * Integer.BYTES).putInt(0).putInt(1);
         send(socket, session.seal(Session.FDS, body.array()), fd);
+      }
+      Session.Packet reply = next(socket);
+      if (reply != null && reply.type() == Session.READY && verdict != null) {
+        send(socket, session.seal(Session.ANSWER, whole(verdict)));
       }
     } finally {
       Descriptors.close(socket);
     }
+  }
+
+  /** The body of an answer that fits one packet. */
+  private static byte[] whole(byte[] answer) {
+    return ByteBuffer.allocate(2 * Integer.BYTES + answer.length)
+        .putInt(answer.length)
+        .putInt(0)
+        .put(answer)
+        .array();
   }
 
   private int accept() {
@@ -76,18 +96,31 @@ public final class LyingCreator implements AutoCloseable {
   }
 
   private static Session.Packet receive(int socket) {
-    if (Descriptors.poll(socket, Descriptors.POLLIN, 30_000) == 0) {
-      throw new AssertionError("the joiner says nothing");
-    }
-    ReceivedMessage message = UnixSockets.recvmsg(socket, 20_000, 1, 0);
-    for (int fd : message.fds()) {
-      Descriptors.close(fd);
-    }
-    Session.Packet packet = Session.parse(message.bytes());
+    Session.Packet packet = next(socket);
     if (packet == null) {
       throw new AssertionError("the joiner hung up");
     }
     return packet;
+  }
+
+  /** Null if the joiner has hung up. */
+  private static Session.@Nullable Packet next(int socket) {
+    if (Descriptors.poll(socket, Descriptors.POLLIN, 30_000) == 0) {
+      throw new AssertionError("the joiner says nothing");
+    }
+    ReceivedMessage message;
+    try {
+      message = UnixSockets.recvmsg(socket, 20_000, 1, 0);
+    } catch (LibcException e) {
+      if (e.errno() == Errno.ECONNRESET) {
+        return null;
+      }
+      throw e;
+    }
+    for (int fd : message.fds()) {
+      Descriptors.close(fd);
+    }
+    return Session.parse(message.bytes());
   }
 
   private static void send(int socket, byte[] packet, int... fds) {

@@ -435,11 +435,15 @@ class RendezvousTest {
         first,
         new Joiner(1, 2, other, 77, -1, TestHeap.BYTES, -1),
         "rank 1 (process " + ProcessHandle.current().pid() + ") cannot share its heap");
-    refusedTogether(
-        SystemErrorException.class,
-        first,
-        new Joiner(1, 2, other, 77, 1_000_000, TestHeap.BYTES, -1),
+    byte[] id = Rendezvous.createUniqueId();
+    CompletableFuture<Membership> waiting = async(id, first, LONG);
+    Joiner badFile = new Joiner(1, 2, other, 77, 1_000_000, TestHeap.BYTES, -1);
+    contains(
+        assertThrows(SystemErrorException.class, () -> Rendezvous.join(id, badFile, LONG)),
         "EBADF");
+    PeerFailedException heard = failure(PeerFailedException.class, waiting);
+    assertEquals(1, heard.rank());
+    contains(heard, "rank 1", "EBADF");
   }
 
   private <T extends NcclException> void refusedTogether(

@@ -1,23 +1,31 @@
 package io.nccl4j.conformance;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.time.Duration;
+import java.util.Map;
+import java.util.function.Function;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Communicators made of communicators. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
@@ -213,15 +221,74 @@ class SplitTest {
   }
 
   @Test
-  void unfinishedOperationsRefuseASplit() {
+  void unfinishedOperationsRefuseASplit() throws Exception {
     CommunicatorConfig impatient =
         CommunicatorConfig.builder().operationTimeout(Duration.ofSeconds(2)).build();
     try (Ranks ranks = new Ranks(2, impatient)) {
       ranks.sum(0, 1);
-      assertThrows(InvalidUsageException.class, () -> ranks.get(0).split(0, 0));
-      ranks.sum(1, 1);
+      if (TestBackend.BACKEND == Backend.CUDA) {
+        // There each rank looks for itself.
+        assertThrows(InvalidUsageException.class, () -> ranks.get(0).split(0, 0));
+        ranks.sum(1, 1);
+        ranks.synchronize();
+        ranks.assertUsable();
+        return;
+      }
+      Throwable[] thrown =
+          ranks.outcomes(
+              communicator -> {
+                if (communicator.rank() == 1) {
+                  // Rank 0's sum is unfinished until it has said so.
+                  assertTrue(
+                      TestBackend.eventually(() -> ranks.get(0).counters().collectives() > 1));
+                  ranks.sum(1, 1);
+                  ranks.streams.get(1).synchronize();
+                }
+                communicator.split(0, 0);
+              });
+      assertInstanceOf(InvalidUsageException.class, thrown[0]);
+      assertEquals(0, assertInstanceOf(PeerFailedException.class, thrown[1]).rank());
       ranks.synchronize();
       ranks.assertUsable();
+    }
+  }
+
+  private static final CommunicatorConfig LITTLE =
+      CommunicatorConfig.builder().memoryBudget(1).build();
+
+  private static final Map<String, Function<Communicator, Communicator>> REFUSED_ON_ONE_RANK =
+      Map.of(
+          "the color is -7", c -> c.split(-7, 0),
+          "the config is null", c -> c.split(0, 0, null),
+          "memory-budget is 1 B", c -> c.split(0, 0, LITTLE));
+
+  /** All ranks end at once, with that rank and its reason, and the communicator stays usable. */
+  @ParameterizedTest
+  @ValueSource(strings = {"the color is -7", "the config is null", "memory-budget is 1 B"})
+  void whatOneRankAloneIsRefusedAllHear(String reason) throws Exception {
+    TestBackend.requireHost("on cuda a refused rank of a split tells the others nothing yet");
+    int refused = 1;
+    try (Ranks ranks = new Ranks(3)) {
+      for (int i = 0; i < 3; i++) {
+        long start = System.nanoTime();
+        Throwable[] thrown =
+            ranks.outcomes(
+                c ->
+                    assertNull(
+                        c.rank() == refused
+                            ? REFUSED_ON_ONE_RANK.get(reason).apply(c)
+                            : c.split(c.rank() == 2 ? Communicator.NO_COLOR : 0, 0)));
+        long millis = (System.nanoTime() - start) / 1_000_000;
+        assertTrue(millis < 5_000, millis + " ms");
+        for (int rank = 0; rank < 3; rank++) {
+          NcclException e = assertInstanceOf(NcclException.class, thrown[rank]);
+          assertTrue(e.problem().contains(reason), e::problem);
+          if (rank != refused) {
+            assertEquals(refused, assertInstanceOf(PeerFailedException.class, e).rank());
+          }
+        }
+        ranks.assertUsable();
+      }
     }
   }
 }

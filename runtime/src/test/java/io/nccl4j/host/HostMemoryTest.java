@@ -12,7 +12,6 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryBudgetException;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
@@ -20,7 +19,6 @@ import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.PinnedBuffer;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bootstrap.ChildJvm;
@@ -28,6 +26,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -130,20 +130,22 @@ class HostMemoryTest {
     MemorySegment[] heaps = {block.segment()};
     ProcessGroup group = new ProcessGroup(control, processes, new long[1], heaps, 0, "pair");
     Supplier<LocalPart> part = () -> new LocalPart(control, new int[2], group, handle, block);
-    LocalPart good = LocalPart.join(control, part);
-    LocalPart bad = LocalPart.join(control, part);
+    CommunicatorConfig config = HostRanks.patient().build();
+    LocalPart good = LocalPart.join(control, 0, part);
+    LocalPart bad = LocalPart.join(control, 1, part);
+    Provisions ofGood = Provisions.take(0, device, config, "pair", false);
+    Provisions ofBad = Provisions.take(1, device, config, "pair", false);
+    long now = System.nanoTime();
     CompletableFuture<HostCommunicator> other =
         CompletableFuture.supplyAsync(
-            () -> HostBackend.attach(0, device, good, HostRanks.patient().build(), "pair"));
+            () -> HostBackend.attach(0, device, good, config, "pair", ofGood, now));
     // No configuration: any failure of a constructor.
     assertThrows(
-        NullPointerException.class, () -> HostBackend.attach(1, device, bad, null, "pair"));
-    try (HostCommunicator left = other.get();
-        Stream stream = device.newStream()) {
-      InvalidUsageException e =
-          assertThrows(InvalidUsageException.class, () -> left.barrier(stream));
-      assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());
-    }
+        NullPointerException.class,
+        () -> HostBackend.attach(1, device, bad, null, "pair", ofBad, now));
+    ExecutionException e =
+        assertThrows(ExecutionException.class, () -> other.get(20, TimeUnit.SECONDS));
+    assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());
     assertEquals(0, device.memory().bytes(MemoryPurpose.CONTROL), device.memory()::toString);
     assertNull(HostProcess.self().published(handle));
   }
@@ -170,7 +172,7 @@ class HostMemoryTest {
 
   /** Nothing of a control block can be lowered: it is refused, with the table. */
   @Test
-  void budgetOfACommunicator() {
+  void budgetOfACommunicator() throws Exception {
     long bytes = ControlBlock.bytes(2);
     CommunicatorConfig enough = HostRanks.patient().memoryBudget(bytes).build();
     new HostRanks(2, 64, enough).close();
@@ -187,7 +189,9 @@ class HostMemoryTest {
     CommunicatorConfig off =
         HostRanks.patient().memoryBudget(1).memoryPolicy(MemoryPolicy.OFF).build();
     try (HostRanks ranks = new HostRanks(2, 64, off)) {
-      assertThrows(MemoryBudgetException.class, () -> ranks.get(0).split(0, 0, less));
+      ranks.run(
+          rank ->
+              assertThrows(MemoryBudgetException.class, () -> ranks.get(rank).split(0, 0, less)));
     }
     requireAllIsBooked();
   }

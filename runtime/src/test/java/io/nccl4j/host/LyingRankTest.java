@@ -13,6 +13,7 @@ import io.nccl4j.bindings.RobustMutex;
 import io.nccl4j.bootstrap.ChildJvm;
 import io.nccl4j.bootstrap.Joiner;
 import io.nccl4j.bootstrap.LyingCreator;
+import io.nccl4j.bootstrap.Membership;
 import io.nccl4j.bootstrap.Rendezvous;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Signature;
@@ -28,6 +29,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
@@ -133,8 +135,9 @@ class LyingRankTest {
     honest.tell("create");
     String id = honest.expect("id");
     honest.tell(what + " " + id);
-    try {
-      Rendezvous.join(UniqueId.parse(id), joiner(bytes, offset), Duration.ofSeconds(20)).close();
+    try (Membership membership =
+        Rendezvous.join(UniqueId.parse(id), joiner(bytes, offset), Duration.ofSeconds(20))) {
+      membership.agree();
     } catch (NcclException e) {
       // The honest rank says why.
       System.out.println("the liar hears: " + e.getMessage());
@@ -198,10 +201,14 @@ class LyingRankTest {
   }
 
   private void lieAsCreator(LyingCreator.Lie lie) throws Exception {
+    lieAsCreator(lie, LyingCreator.agreed());
+  }
+
+  private void lieAsCreator(LyingCreator.Lie lie, byte @Nullable [] verdict) throws Exception {
     try (LyingCreator creator = new LyingCreator()) {
       asked = true;
       honest.tell("join " + HexFormat.of().formatHex(creator.id()));
-      creator.serve(lie, fd);
+      creator.serve(lie, fd, verdict);
     }
   }
 
@@ -226,6 +233,25 @@ class LyingRankTest {
           };
         });
     refused("InternalErrorException", "answers a rendezvous with");
+  }
+
+  // ---- verdicts
+
+  @ParameterizedTest
+  @CsvSource({"NONE, closed the connection", "EMPTY, answer of 0 B", "KIND, that is none", "TRUNCATED, understood"})
+  void verdictsThatAreNoneAreRefused(String kind, String text) throws Exception {
+    makeHeap(0, SEALS);
+    byte[] verdict =
+        switch (kind) {
+          case "EMPTY" -> new byte[0];
+          case "KIND" -> new byte[] {9};
+          case "TRUNCATED" -> new byte[] {2, 0, 0};
+          default -> null;
+        };
+    lieAsCreator(
+        (one, oneBytes) -> LyingCreator.table(process, HEAP_BYTES, one, oneBytes, CONTROL),
+        verdict);
+    refused(verdict == null ? "SystemErrorException" : "InternalErrorException", text);
   }
 
   // ---- control blocks
@@ -386,13 +412,16 @@ class LyingRankTest {
         "split",
         () -> control.getAcquire(slot(1)) != 0,
         () -> {
-          // Two gatherings of a few longs: color and key, then where the block lies.
+          // Two gatherings of a few longs: no refusal, color and key; no refusal and where the block
+          // lies.
           control.setPlain(slot(0) + 8, 0);
-          control.setPlain(slot(0) + 16, -1);
+          control.setPlain(slot(0) + 16, 0);
+          control.setPlain(slot(0) + 24, -1);
           control.setRelease(slot(0), control.getAcquire(slot(1)));
           long next = ControlBlock.OUTBOX_SLOT_BYTES;
           awaitTrue(() -> control.getAcquire(slot(1) + next) != 0);
-          control.setPlain(slot(0) + next + 8, 1L << 45);
+          control.setPlain(slot(0) + next + 8, 0);
+          control.setPlain(slot(0) + next + 16, 1L << 45);
           control.setRelease(slot(0) + next, control.getAcquire(slot(1) + next));
         });
     refused("PeerFailedException", "rank 0 offers a control block that lies at byte");

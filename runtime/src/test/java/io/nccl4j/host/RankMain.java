@@ -2,6 +2,8 @@ package io.nccl4j.host;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -19,6 +21,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
 
 /**
  * A process with one rank that does what its standard input says, a command a line, and answers
@@ -26,6 +29,8 @@ import java.time.Duration;
  *
  * <pre>
  * join ID NRANKS RANK    joined | failed …
+ * little BYTES           little: budget of what is joined next
+ * threads                threads | failed …: ranks that are threads, by initAll and by id
  * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
  * sum COUNT SALT         summed WRONG | failed …: one sum, see LateRankTest
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
@@ -33,6 +38,7 @@ import java.time.Duration;
  * splits COUNT           split: one communicator after the other
  * churn COUNT            churned …: communicators split and closed at once; what went wrong
  * split COLOR            split | failed …
+ * dividing               dividing, then failed …: one split after the other
  * held                   held: notes what this process holds
  * same                   same HELD | more …: whether it holds no more than then
  * close                  closed
@@ -43,6 +49,7 @@ import java.time.Duration;
  * message.
  */
 final class RankMain {
+  private CommunicatorConfig config = HostRanks.patient().build();
   private Communicator communicator;
   private Stream stream;
   private Held held;
@@ -84,6 +91,14 @@ final class RankMain {
         join(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
         yield "joined";
       }
+      case "little" -> {
+        config = HostRanks.patient().memoryBudget(Long.parseLong(words[1])).build();
+        yield "little";
+      }
+      case "threads" -> {
+        threads();
+        yield "threads";
+      }
       case "loop" -> {
         loop(Integer.parseInt(words[1]));
         yield "never";
@@ -104,6 +119,12 @@ final class RankMain {
       }
       case "churn" ->
           "churned " + SplitAndCloseTest.churn(communicator, Integer.parseInt(words[1]));
+      case "dividing" -> {
+        System.out.println("dividing");
+        while (true) {
+          communicator.split(0, 0).close();
+        }
+      }
       case "split" -> {
         communicator.split(Integer.parseInt(words[1]), 0);
         yield "split";
@@ -133,10 +154,35 @@ final class RankMain {
 
   private void join(String id, int nranks, int rank) {
     Device device = Device.get(Backend.HOST, rank);
-    communicator =
-        Communicator.initRank(
-            device, nranks, UniqueId.parse(id), rank, HostRanks.patient().build());
+    communicator = Communicator.initRank(device, nranks, UniqueId.parse(id), rank, config);
     stream = device.newStream();
+  }
+
+  private static void threads() {
+    try (Communicators ranks = Communicator.initAll(Backend.HOST, 2)) {
+      ranks.run(
+          c -> {
+            try (Stream stream = c.device().newStream()) {
+              System.out.println("agreed " + trials(c, stream, 1000, 1));
+            }
+          });
+    } catch (NcclException e) {
+      throw e;
+    } catch (Exception e) {
+      throw new AssertionError(e);
+    }
+    UniqueId id = UniqueId.create(Backend.HOST);
+    CompletableFuture<Communicator> one =
+        Communicator.initRankAsync(
+            Device.get(Backend.HOST, 1), 2, id, 1, HostRanks.patient().build());
+    try (Communicator zero =
+            Communicator.initRank(
+                Device.get(Backend.HOST, 0), 2, id, 0, HostRanks.patient().build());
+        Communicator other = one.join()) {
+      if (zero.nranks() != other.nranks()) {
+        throw new AssertionError("other sizes");
+      }
+    }
   }
 
   private void loop(int count) {
