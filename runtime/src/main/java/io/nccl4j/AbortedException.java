@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.Collection;
+
 /**
  * The communicator was aborted while the operation was unfinished; the contents of its receive
  * buffers are undefined.
@@ -15,5 +17,16 @@ public class AbortedException extends NcclException {
    */
   public AbortedException(String message, String remedy) {
     super(Result.INVALID_USAGE, message, remedy);
+  }
+
+  /**
+   * A failure that certain ranks are to blame for.
+   *
+   * @param message what was wrong
+   * @param remedy what the caller can do, or an empty string
+   * @param failedRanks see {@link #failedRanks()}
+   */
+  public AbortedException(String message, String remedy, Collection<Integer> failedRanks) {
+    super(Result.INVALID_USAGE, message, remedy, failedRanks);
   }
 }

@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * same number of ranks.
  *
  * <p><b>Threads.</b> One thread at a time; handing over is fine, overlapping calls are refused with
- * an {@link InvalidUsageException}. Only {@link #abort()}, {@link #state()}, {@link #failure()} and
+ * an {@link InvalidUsageException}. Only {@code abort}, {@link #state()}, {@link #failure()} and
  * {@link #counters()} may be called at any time by any thread.
  *
  * <p><b>Errors.</b> Wrong arguments throw {@link InvalidArgumentException} from the call, and
@@ -434,12 +434,21 @@ public interface Communicator extends AutoCloseable {
   void abort();
 
   /**
+   * As {@link #abort()}, and tells all ranks why: those of this process have {@code cause} among
+   * the causes of their exception, the others its text. To blame ({@link
+   * NcclException#failedRanks()}) are the ranks that it names; if it names none, this one.
+   */
+  void abort(Throwable cause);
+
+  /**
    * Completes this rank's unfinished operations within the configuration's close timeout, then
    * leaves. It is local: other ranks may go on as long as they need nothing more of this rank; if
    * they do, they fail at once, saying so. Closing twice does nothing. What is unfinished after
    * that is given up, and fails on the other ranks; on an interrupted thread, what has to be waited
    * for at all.
    *
+   * @throws MismatchException if ranks contradicted each other in their last operations, and this
+   *     rank's program has not heard of it yet; it is closed all the same
    * @throws InvalidUsageException if operations lie in an open group, or cannot be given up because
    *     they are queued behind another communicator's; it is not closed then
    */

@@ -46,10 +46,15 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   }
 
   /**
-   * Runs {@code task} once per rank, each on a thread of its own, {@linkplain Device#bindThread
-   * bound} if there are processors for all, and waits for all. If one throws, the communicators are
-   * aborted so that no other rank waits for it, and its exception is thrown here with the others'
-   * suppressed.
+   * Runs {@code task} once per rank, each on a thread of its own, and waits for all. If there are
+   * processors for all ranks, each thread starts on its device's; it is not {@linkplain
+   * Device#bindThread bound}, so that threads that the task starts inherit nothing.
+   *
+   * <p>If one throws, the communicators are {@linkplain Communicator#abort(Throwable) aborted} with
+   * its exception, so that no other rank waits for it and all know why, and it is thrown here with
+   * the others' suppressed. A rank whose task has ended takes part in nothing any more, until all
+   * have: who waits for an operation that it has not issued fails at once, with a {@link
+   * PeerFailedException} that names it.
    *
    * <p>If the calling thread is interrupted, the communicators are aborted and the ranks' threads
    * interrupted, which ends what they wait for; a task that goes on all the same is not waited for.
@@ -74,6 +79,8 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
       }
     } catch (InterruptedException e) {
       throw interrupted(threads, failures);
+    } finally {
+      ranks.forEach(rank -> Provider.get().setTaskEnded(rank, false));
     }
     rethrow(failures);
   }
@@ -106,15 +113,29 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   private void runRank(RankTask task, Communicator rank, List<Throwable> failures) {
     try {
       if (ranks.size() <= Runtime.getRuntime().availableProcessors()) {
-        rank.device().bindThread();
+        Provider.get().placeThread(rank.device());
       }
       task.run(rank);
+      Provider.get().setTaskEnded(rank, true);
     } catch (Throwable e) {
       synchronized (failures) {
         failures.add(e);
       }
-      ranks.forEach(Communicator::abort);
+      abort(rank, e);
     }
+  }
+
+  /** The rank itself comes first: the others learn of it whose failure it is. */
+  private void abort(Communicator failed, Throwable e) {
+    failed.abort(e);
+    NcclException reason =
+        new AbortedException(
+                "rank " + failed.rank() + "'s task ended with " + e,
+                "see that exception",
+                List.of(failed.rank()))
+            .causedBy(e);
+    // It may have closed its communicator before, and be heard by nobody.
+    ranks.forEach(other -> other.abort(reason));
   }
 
   /** Closes all ranks' communicators; a failing one does not keep the others from being closed. */

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.Collection;
+
 /** A deadline passed; the message says what was waited for and which ranks had not arrived. */
 public class DeadlineException extends NcclException {
   private static final long serialVersionUID = 1L;
@@ -12,5 +14,16 @@ public class DeadlineException extends NcclException {
    */
   public DeadlineException(String message, String remedy) {
     super(Result.TIMEOUT, message, remedy);
+  }
+
+  /**
+   * A failure that certain ranks are to blame for.
+   *
+   * @param message what was wrong
+   * @param remedy what the caller can do, or an empty string
+   * @param failedRanks see {@link #failedRanks()}
+   */
+  public DeadlineException(String message, String remedy, Collection<Integer> failedRanks) {
+    super(Result.TIMEOUT, message, remedy, failedRanks);
   }
 }

@@ -1,5 +1,9 @@
 package io.nccl4j;
 
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.List;
+
 /**
  * The root of every failure this library reports. The message says what was wrong and, where one is
  * known, what to do.
@@ -8,6 +12,10 @@ package io.nccl4j;
  * throws directly, nothing was started and every object stays usable. After any other failure of an
  * operation the communicator is failed: its operations are refused and it can only be aborted or
  * closed; its buffers stay valid.
+ *
+ * <p>A failure of a communicator is met by all threads that use it, at once or one after the other.
+ * Each call throws an exception of its own, of the failure's type and with the caller's stack; its
+ * cause is the first one, which {@link Communicator#failure()} has.
  */
 public class NcclException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -46,6 +54,9 @@ public class NcclException extends RuntimeException {
   /** What to do about it; empty if nothing is known. */
   private final String remedy;
 
+  /** Who is to blame, ascending. */
+  private final int[] failedRanks;
+
   /**
    * A failure with its remedy.
    *
@@ -54,10 +65,25 @@ public class NcclException extends RuntimeException {
    * @param remedy what the caller can do, or an empty string
    */
   public NcclException(Result result, String message, String remedy) {
+    this(result, message, remedy, List.of());
+  }
+
+  /**
+   * A failure that certain ranks are to blame for.
+   *
+   * @param result class of cause
+   * @param message what was wrong
+   * @param remedy what the caller can do, or an empty string
+   * @param failedRanks see {@link #failedRanks()}
+   */
+  public NcclException(
+      Result result, String message, String remedy, Collection<Integer> failedRanks) {
     super(remedy.isEmpty() ? message : message + "; " + remedy);
     this.result = result;
     this.problem = message;
     this.remedy = remedy;
+    this.failedRanks =
+        failedRanks.stream().mapToInt(Integer::intValue).distinct().sorted().toArray();
   }
 
   /** The class of cause. */
@@ -73,6 +99,15 @@ public class NcclException extends RuntimeException {
   /** What the caller can do about it; empty if nothing is known. */
   public String remedy() {
     return remedy;
+  }
+
+  /**
+   * The ranks where it began, ascending: those that died, left, aborted, or did not come before a
+   * deadline; not those that failed because of them. Empty where no rank of a communicator is to
+   * blame, or nobody knows which of those that contradict each other.
+   */
+  public List<Integer> failedRanks() {
+    return Arrays.stream(failedRanks).boxed().toList();
   }
 
   /**

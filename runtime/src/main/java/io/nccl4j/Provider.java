@@ -48,6 +48,18 @@ public interface Provider {
   /** See {@link Communicator#initAll(List, CommunicatorConfig)}. */
   List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
 
+  /**
+   * See {@link Communicators#run}: puts the calling thread onto the processor that serves the
+   * device best. The processors it may use stay as they are, so that nobody inherits anything.
+   */
+  void placeThread(Device device);
+
+  /**
+   * See {@link Communicators#run}: whether the rank's task has ended, so that it issues no
+   * operation any more.
+   */
+  void setTaskEnded(Communicator rank, boolean ended);
+
   /** See {@link Communicator#initRank(Device, int, UniqueId, int, CommunicatorConfig)}. */
   Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);

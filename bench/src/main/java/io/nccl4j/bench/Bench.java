@@ -167,7 +167,7 @@ public final class Bench {
     synchronized (this) {
       if (failure == null) {
         failure = cause;
-      } else if (failure != cause && !causes(cause, failure)) {
+      } else if (!haveOneCause(cause, failure)) {
         failure.addSuppressed(cause);
       }
       abort = List.copyOf(joined);
@@ -176,8 +176,16 @@ public final class Bench {
     abort.forEach(Communicator::abort);
   }
 
-  private static boolean causes(Throwable effect, Throwable cause) {
-    return effect.getCause() == cause;
+  // Every thread that meets a failure has an exception of its own, with the first one as cause.
+  private static boolean haveOneCause(Throwable one, Throwable other) {
+    for (Throwable e = one; e != null; e = e.getCause()) {
+      for (Throwable f = other; f != null; f = f.getCause()) {
+        if (e == f) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   private List<Device> devices() {

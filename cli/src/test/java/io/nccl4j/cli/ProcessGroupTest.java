@@ -3,6 +3,7 @@ package io.nccl4j.cli;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
@@ -15,6 +16,8 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Runs of several processes on the host backend. */
 @Tag("process")
@@ -158,16 +161,31 @@ class ProcessGroupTest {
     }
   }
 
-  @Test
-  void anInterruptEndsAll() throws Exception {
+  @ParameterizedTest
+  @CsvSource({"INT, 2", "TERM, 15"})
+  void aSignalEndsAll(String signal, int number) throws Exception {
+    assumeFalse(
+        isIgnored(number), "this process ignores SIG" + signal + ", and so do its children");
     try (Jvm parent = start(LONG)) {
       List<ProcessHandle> children = parent.awaitChildren(2);
       parent.awaitLine("           8");
       String pid = Long.toString(parent.process().pid());
-      assertEquals(0, new ProcessBuilder("kill", "-INT", pid).start().waitFor());
-      assertEquals(128 + 2, parent.await());
+      assertEquals(0, new ProcessBuilder("kill", "-" + signal, pid).start().waitFor());
+      assertEquals(128 + number, parent.await());
       Jvm.awaitEnd(children, 3000);
     }
+  }
+
+  /** As shells have it for SIGINT in background jobs: a JVM leaves it at that. */
+  private static boolean isIgnored(int signal) throws IOException {
+    String mask =
+        Files.readAllLines(Path.of("/proc/self/status")).stream()
+            .filter(line -> line.startsWith("SigIgn:"))
+            .findFirst()
+            .orElseThrow()
+            .substring("SigIgn:".length())
+            .strip();
+    return (Long.parseUnsignedLong(mask, 16) >>> signal - 1 & 1) != 0;
   }
 
   @Test

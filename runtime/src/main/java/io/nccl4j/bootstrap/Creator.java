@@ -107,7 +107,7 @@ final class Creator {
       Creator creator = new Creator(id, gathering, socket, waker, unused);
       gathering.retain();
       gathering.onEnd(outcome -> creator.waker.wake());
-      CompletableFuture<Void> ignoredNeverFails =
+      CompletableFuture<Void> ignored =
           gathering.verdict().thenAccept(verdict -> creator.waker.wake());
       Thread.ofPlatform().daemon().name("nccl4j-" + id.name()).start(creator::run);
       started = true;

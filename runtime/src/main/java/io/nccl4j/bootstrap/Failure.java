@@ -6,6 +6,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.spi.Failures;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -118,11 +119,6 @@ record Failure(Kind kind, int rank, String message, String remedy) {
   private static String text(ByteBuffer in) {
     byte[] bytes = new byte[Short.toUnsignedInt(in.getShort())];
     in.get(bytes);
-    return printable(bytes);
-  }
-
-  /** Text of another process, fit for logs and terminals. */
-  static String printable(byte[] text) {
-    return new String(text, StandardCharsets.UTF_8).replaceAll("\\p{Cntrl}", " ");
+    return Failures.printable(bytes);
   }
 }

@@ -2,6 +2,7 @@ package io.nccl4j.bootstrap;
 
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.spi.Failures;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -98,7 +99,7 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
     in.get(why);
     Joiner joiner =
         new Joiner(
-            rank, nranks, process, layout, -1, heapBytes, Failure.printable(why), controlOffset);
+            rank, nranks, process, layout, -1, heapBytes, Failures.printable(why), controlOffset);
     Rendezvous.check(joiner);
     return new Seat(
         joiner, shareable, pids, pid, pageSize, new String(build, StandardCharsets.UTF_8));

@@ -25,6 +25,7 @@ import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.diagnose.Doctor;
 import io.nccl4j.host.HostBackend;
 import io.nccl4j.schedule.GroupScope;
+import io.nccl4j.schedule.ScheduledCommunicator;
 import io.nccl4j.spi.BackendRuntime;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -145,6 +146,16 @@ public final class CoreProvider implements Provider {
       }
     }
     return runtime(devices.getFirst().backend()).initAll(devices, config);
+  }
+
+  @Override
+  public void placeThread(Device device) {
+    runtime(device.backend()).placeThread(device);
+  }
+
+  @Override
+  public void setTaskEnded(Communicator rank, boolean ended) {
+    ((ScheduledCommunicator<?>) rank).setTaskEnded(ended);
   }
 
   @Override

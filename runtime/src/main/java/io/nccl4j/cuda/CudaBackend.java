@@ -81,6 +81,11 @@ public final class CudaBackend implements BackendRuntime {
   }
 
   @Override
+  public void placeThread(Device device) {
+    NumaNode.placeThread((CudaDevice) device);
+  }
+
+  @Override
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     List<CudaInit.Rank> ranks = new ArrayList<>();
     for (Device device : requested) {

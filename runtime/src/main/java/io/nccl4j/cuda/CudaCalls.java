@@ -5,6 +5,7 @@ import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.spi.Failures;
 import io.nccl4j.spi.Interrupts;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -70,12 +71,13 @@ final class CudaCalls {
   private record Wait(CudaHealth health, String of, Duration timeout) implements Patiently.Wait {
     @Override
     public @Nullable NcclException over() {
-      return health.failure();
+      NcclException cause = health.failure();
+      return cause == null ? null : Failures.again(cause);
     }
 
     @Override
     public @Nullable NcclException ofPeer() {
-      return health.failure();
+      return over();
     }
 
     @Override

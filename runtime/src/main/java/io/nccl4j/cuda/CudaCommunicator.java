@@ -14,6 +14,7 @@ import io.nccl4j.MemoryPrediction.When;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.MemoryReport.Line;
+import io.nccl4j.MismatchException;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclMemoryStatistics;
@@ -28,6 +29,7 @@ import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
+import io.nccl4j.spi.Failures;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -217,10 +219,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     pending.await();
     NcclException cause = health.failure();
     if (cause != null) {
-      throw new InvalidUsageException(
-              "communicator " + name + " has failed: " + cause.problem(),
-              "close it and create a new one")
-          .causedBy(cause);
+      throw Failures.again(
+          cause,
+          "communicator " + name + " has failed: " + cause.problem(),
+          "close it and create a new one",
+          cause.failedRanks());
     }
   }
 
@@ -255,6 +258,22 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   protected void assign(CudaWork work) {
     work.seq = ledger.note(work.kind, work.code(), work.count, signed(work));
     ledger.noteBlocks(work, rank());
+  }
+
+  /**
+   * The counts of a collective in which all ranks pass those of all, for messages; null if it is
+   * another one, or its place was used again.
+   */
+  long @Nullable [] commonCounts(long seq) {
+    for (int i = 0; i < fifo().capacity(); i++) {
+      CudaWork work = fifo().at(i);
+      long[] counts = work.recvCounts;
+      boolean common = work.kind == OpKind.ALL_GATHER_V || work.kind == OpKind.REDUCE_SCATTER_V;
+      if (common && work.seq == seq && counts != null) {
+        return counts.clone();
+      }
+    }
+    return null;
   }
 
   /** What of the counts all ranks know. */
@@ -484,11 +503,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   }
 
   @Override
-  public void abort() {
+  protected void abort(AbortedException reason) {
     if (!closed) {
-      health.fail(
-          new AbortedException(
-              "communicator " + name + " was aborted by rank " + rank(), "create a new one"));
+      health.fail(reason);
     }
   }
 
@@ -514,6 +531,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       if (health.failure() == null) {
         registrations.end();
       }
+      // NCCL may have ended operations that contradict each other without a word.
+      NcclException contradiction = health.failure() == null ? health.outcome() : null;
       holders.release();
       closed = true;
       team.left(this);
@@ -528,6 +547,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       JoinMemory.Rank rank = joined;
       if (rank != null) {
         cudaDevice.addPredicted(-rank.predicted(When.COLLECTIVE));
+      }
+      if (contradiction instanceof MismatchException) {
+        throw contradiction;
       }
     }
   }

@@ -6,6 +6,7 @@ import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import io.nccl4j.schedule.Padded;
 import io.nccl4j.spi.Interrupts;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -75,7 +76,8 @@ final class CudaDeadlines extends Padded {
           new DeadlineException(
               "not started after " + timeout() + ": " + explain(work),
               "look at the other ranks; a thread that drives several ranks must issue their"
-                  + " operations in one group");
+                  + " operations in one group",
+              absent(work));
     }
     if (e != null) {
       health.fail(e);
@@ -98,7 +100,8 @@ final class CudaDeadlines extends Padded {
       health.fail(
           new DeadlineException(
               "not complete after " + timeout() + ": " + explain(work),
-              "look at the ranks named; operation-timeout sets the deadline"));
+              "look at the ranks named; operation-timeout sets the deadline",
+              absent(work)));
     }
   }
 
@@ -128,6 +131,10 @@ final class CudaDeadlines extends Padded {
             + first
             + " is waiting for "
             + team.absent(communicator, first);
+  }
+
+  private List<Integer> absent(CudaWork work) {
+    return work.isCollective() ? team.absentRanks(communicator, work.seq) : List.of();
   }
 
   String explain(CudaWork work) {

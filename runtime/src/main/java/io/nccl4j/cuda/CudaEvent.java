@@ -6,6 +6,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.spi.Failures;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -188,7 +189,7 @@ final class CudaEvent implements Event {
     }
     NcclException failure = place.failure();
     if (failure != null) {
-      throw failure;
+      throw Failures.again(failure);
     }
     Driver.check(call.applyAsInt(handle), "cuStreamWaitEvent");
     waiting.queue().add(place.stream.queue(), place.position);
@@ -242,7 +243,7 @@ final class CudaEvent implements Event {
       place.release();
     }
     if (failure != null) {
-      throw failure;
+      throw Failures.again(failure);
     }
   }
 

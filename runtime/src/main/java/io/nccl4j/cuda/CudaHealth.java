@@ -3,6 +3,7 @@ package io.nccl4j.cuda;
 import io.nccl4j.AbortedException;
 import io.nccl4j.Communicator.State;
 import io.nccl4j.NcclException;
+import io.nccl4j.spi.Failures;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
 
@@ -39,7 +40,7 @@ final class CudaHealth {
   void throwIfFailed() {
     NcclException cause = failure.get();
     if (cause != null) {
-      throw cause;
+      throw Failures.again(cause);
     }
   }
 

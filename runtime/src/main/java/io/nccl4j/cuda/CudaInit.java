@@ -7,6 +7,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.spi.Failures;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -233,12 +234,13 @@ final class CudaInit implements Patiently.Wait {
         return NcclResults.failure(result, "rank " + ranks.get(i).rank + " joining " + name);
       }
     }
-    return team.failure();
+    return ofPeer();
   }
 
   @Override
   public @Nullable NcclException ofPeer() {
-    return team.failure();
+    NcclException cause = team.failure();
+    return cause == null ? null : Failures.again(cause);
   }
 
   @Override

@@ -62,7 +62,7 @@ final class CudaLaunch {
     communicator.pending().completed(work);
     work.free();
     NcclException cause = health.failure();
-    throw cause == null ? refused : Interrupts.toCaller(cause);
+    throw cause == null || cause == refused ? refused : Interrupts.toCaller(cause);
   }
 
   // ---- groups

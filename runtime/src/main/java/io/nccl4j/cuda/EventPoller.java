@@ -1,22 +1,24 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.InternalErrorException;
 import io.nccl4j.NcclException;
-import java.util.List;
+import io.nccl4j.spi.HelperThread;
+import io.nccl4j.spi.Promise;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.locks.LockSupport;
-import org.apache.logging.log4j.LogManager;
-import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Completes futures of events: one thread that asks CUDA as long as there are futures. A callback
  * from CUDA would come on a thread that must not call CUDA again.
  */
 final class EventPoller {
-  private static final class Waiter {
+  private static final class Waiter extends Promise {
     final CudaEvent.Place place;
-    final CompletableFuture<Void> future = new CompletableFuture<>();
     final StreamWaits.Patience patience;
+    @Nullable Waiter next;
+    boolean released;
+    boolean over;
 
     Waiter(CudaEvent.Place place) {
       this.place = place;
@@ -24,68 +26,104 @@ final class EventPoller {
     }
   }
 
-  private static final Logger LOG = LogManager.getLogger(EventPoller.class);
   private static final long PAUSE_NANOS = 50_000;
-  private static final List<Waiter> WAITERS = new CopyOnWriteArrayList<>();
-  private static final Thread THREAD =
-      Thread.ofPlatform().daemon().name("nccl4j-cuda-events").unstarted(EventPoller::run);
 
-  static {
-    THREAD.start();
-  }
+  /** Between two looks at futures that the program's pool has not completed yet. */
+  private static final long DELIVERY_NANOS = 5_000_000;
+
+  private static final HelperThread THREAD =
+      new HelperThread("nccl4j-cuda-events", EventPoller::round, EventPoller::giveUp);
+
+  /** A list, so that looking at it allocates nothing; changed under the lock of the class. */
+  private static volatile @Nullable Waiter waiters;
 
   private EventPoller() {}
 
   static CompletableFuture<Void> futureOf(CudaEvent.Place place) {
     Waiter waiter = new Waiter(place);
-    WAITERS.add(waiter);
-    LockSupport.unpark(THREAD);
-    return waiter.future;
+    synchronized (EventPoller.class) {
+      if (!THREAD.isStarted()) {
+        THREAD.start();
+      }
+      waiter.next = waiters;
+      waiters = waiter;
+    }
+    THREAD.wake();
+    return waiter.future();
   }
 
-  private static void run() {
-    while (true) {
-      if (WAITERS.isEmpty()) {
-        LockSupport.park(WAITERS);
+  private static boolean round() {
+    Throwable trouble = null;
+    for (Waiter waiter = waiters; waiter != null; waiter = waiter.next) {
+      try {
+        look(waiter);
+      } catch (RuntimeException | Error e) {
+        // It is looked at again; and the others are looked at all the same.
+        trouble = e;
+      }
+    }
+    removeOver();
+    HelperThread.rethrow(trouble);
+    boolean delivered = Promise.deliverAll();
+    if (waiters != null) {
+      LockSupport.parkNanos(PAUSE_NANOS);
+    } else if (!delivered) {
+      LockSupport.parkNanos(DELIVERY_NANOS);
+    } else {
+      LockSupport.park(EventPoller.class);
+    }
+    return true;
+  }
+
+  private static synchronized void removeOver() {
+    Waiter before = null;
+    for (Waiter waiter = waiters; waiter != null; waiter = waiter.next) {
+      if (!waiter.over) {
+        before = waiter;
+      } else if (before == null) {
+        waiters = waiter.next;
       } else {
-        for (Waiter waiter : WAITERS) {
-          if (isOver(waiter)) {
-            WAITERS.remove(waiter);
-          }
-        }
-        LockSupport.parkNanos(PAUSE_NANOS);
-        if (Thread.interrupted()) {
-          LOG.debug("nobody has a reason to interrupt this thread, which would sleep no longer");
-        }
+        before.next = waiter.next;
       }
     }
   }
 
-  private static boolean isOver(Waiter waiter) {
+  private static void look(Waiter waiter) {
     NcclException failure;
     try {
       if (!waiter.place.isReached()) {
         waiter.place.stream().queue().look();
         waiter.patience.checkDeadline();
-        return false;
+        return;
       }
       failure = waiter.place.failure();
     } catch (NcclException e) {
       failure = e;
     }
     try {
-      waiter.place.release();
+      if (!waiter.released) {
+        waiter.released = true;
+        waiter.place.release();
+      }
     } catch (NcclException e) {
       failure = failure == null ? e : failure;
     }
-    // Not on this thread: what hangs on the future may take long.
-    NcclException why = failure;
-    if (why == null) {
-      waiter.future.completeAsync(() -> null);
-    } else {
-      CompletableFuture<Void> unused =
-          CompletableFuture.runAsync(() -> waiter.future.completeExceptionally(why));
+    waiter.over = true;
+    waiter.settle(failure);
+  }
+
+  /** A future that nobody completes would be an endless wait. */
+  private static void giveUp(Throwable cause) {
+    NcclException failure =
+        new InternalErrorException(
+                "events cannot be asked for any more: " + cause, "restart the process")
+            .causedBy(cause);
+    for (Waiter waiter = waiters; waiter != null; waiter = waiter.next) {
+      if (!waiter.over) {
+        waiter.over = true;
+        waiter.settle(failure);
+      }
     }
-    return true;
+    removeOver();
   }
 }

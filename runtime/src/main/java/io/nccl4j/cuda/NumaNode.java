@@ -31,6 +31,16 @@ final class NumaNode {
     return true;
   }
 
+  /** Moves the calling thread to them if it may use them, and leaves it as free as it was. */
+  static void placeThread(CudaDevice device) {
+    if (!Thread.currentThread().isVirtual()) {
+      BitSet allowed = Processors.schedGetaffinity();
+      if (bindThread(device)) {
+        Processors.schedSetaffinity(allowed);
+      }
+    }
+  }
+
   /** Linux's list format, for example {@code 0-15,64-79}. */
   static BitSet parse(String list) {
     BitSet processors = new BitSet();

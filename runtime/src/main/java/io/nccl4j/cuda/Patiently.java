@@ -88,7 +88,11 @@ final class Patiently {
   }
 
   private static boolean isDeadline(NcclException e) {
-    return e instanceof DeadlineException || e.getCause() instanceof DeadlineException;
+    Throwable cause = e;
+    while (cause != null && !(cause instanceof DeadlineException)) {
+      cause = cause.getCause();
+    }
+    return cause != null;
   }
 
   private static @Nullable NcclException await(Thread thread, Duration timeout, Wait wait)

@@ -2,6 +2,7 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.schedule.Padded;
+import io.nccl4j.spi.Failures;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -258,7 +259,7 @@ final class StreamQueue extends Padded {
   void throwIfFailed() {
     NcclException failure = error;
     if (failure != null) {
-      throw failure;
+      throw Failures.again(failure);
     }
   }
 

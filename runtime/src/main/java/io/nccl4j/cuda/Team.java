@@ -5,7 +5,9 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.schedule.ScheduledCommunicator;
 import io.nccl4j.schedule.Signature;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -93,11 +95,11 @@ final class Team {
   private static NcclException relayed(int rank, String name, NcclException cause) {
     String by = " (rank " + rank + " of communicator " + name + ")";
     return (switch (cause) {
-          case AbortedException e -> new AbortedException(e.problem(), e.remedy());
+          case AbortedException e -> new AbortedException(e.problem(), e.remedy(), e.failedRanks());
           case MismatchException e -> new MismatchException(e.problem(), e.remedy());
           default ->
               new PeerFailedException(
-                  rank,
+                  cause.failedRanks().isEmpty() ? List.of(rank) : cause.failedRanks(),
                   "rank " + rank + " failed: " + cause.problem() + by,
                   "look at that rank; create a new communicator");
         })
@@ -120,6 +122,14 @@ final class Team {
       last = Math.min(last, gone.ledger().collectives());
     }
     return last;
+  }
+
+  /** The ranks here that have not called what {@code work} waits for. */
+  List<Integer> absentRanks(CudaCommunicator waiting, long seq) {
+    return ranks.stream()
+        .filter(other -> other != waiting && other.ledger().collectives() < seq)
+        .map(CudaCommunicator::rank)
+        .toList();
   }
 
   /** Which ranks have not called a collective, in words; nothing if all are here and have. */
@@ -147,6 +157,14 @@ final class Team {
     if (mismatch != null) {
       return mismatch;
     }
+    for (CudaCommunicator other : ranks) {
+      if (other.hasTaskEnded()) {
+        String operation = neverCalled(waiting, other);
+        if (operation != null) {
+          return ScheduledCommunicator.taskEnded(other.rank(), waiting.rank(), operation);
+        }
+      }
+    }
     for (CudaCommunicator gone : departed) {
       long last = gone.ledger().collectives();
       if (last < waiting.ledger().collectives()) {
@@ -168,6 +186,21 @@ final class Team {
     return null;
   }
 
+  /** What a rank called and another one has not, in words; null if there is nothing. */
+  private static @Nullable String neverCalled(CudaCommunicator waiting, CudaCommunicator other) {
+    CudaLedger own = waiting.ledger();
+    long next = other.ledger().collectives() + 1;
+    if (next <= own.collectives()) {
+      return own.describe(next) + " #" + next;
+    }
+    long received = other.ledger().sent().messages(waiting.rank());
+    if (own.expected().messages(other.rank()) > received) {
+      return "a recv from rank " + other.rank();
+    }
+    long sent = other.ledger().expected().messages(waiting.rank());
+    return own.sent().messages(other.rank()) > sent ? "a send to rank " + other.rank() : null;
+  }
+
   /** The first contradiction between a rank and its peers here; null if there is none yet. */
   @Nullable MismatchException mismatch(CudaCommunicator waiting) {
     CudaLedger own = waiting.ledger();
@@ -177,10 +210,17 @@ final class Team {
       CudaCommunicator other = ranks.get(i);
       long last = Math.min(own.collectives(), other.ledger().collectives());
       compared = Math.min(compared, last);
-      for (long seq = first; seq <= last; seq++) {
-        if (other != waiting && !own.agrees(other.ledger(), seq)) {
-          return difference(waiting, other, seq);
-        }
+      MismatchException e = collectives(waiting, other, first, last);
+      if (e != null) {
+        return e;
+      }
+    }
+    for (int i = 0; i < departed.size(); i++) {
+      CudaCommunicator gone = departed.get(i);
+      long last = Math.min(own.collectives(), gone.ledger().collectives());
+      MismatchException e = collectives(waiting, gone, first, last);
+      if (e != null) {
+        return e;
       }
     }
     own.agreedUpTo(compared);
@@ -188,6 +228,16 @@ final class Team {
       MismatchException e = pairs(waiting, ranks.get(i));
       if (e != null) {
         return e;
+      }
+    }
+    return null;
+  }
+
+  private static @Nullable MismatchException collectives(
+      CudaCommunicator one, CudaCommunicator other, long first, long last) {
+    for (long seq = first; seq <= last; seq++) {
+      if (other != one && !one.ledger().agrees(other.ledger(), seq)) {
+        return difference(one, other, seq);
       }
     }
     return null;
@@ -253,6 +303,9 @@ final class Team {
 
   private static MismatchException difference(
       CudaCommunicator one, CudaCommunicator other, long seq) {
+    long[] counts = one.commonCounts(seq);
+    long[] others = other.commonCounts(seq);
+    int differing = counts == null || others == null ? -1 : Arrays.mismatch(counts, others);
     return new MismatchException(
         between(one, other)
             + " at collective #"
@@ -261,11 +314,17 @@ final class Team {
             + one.rank()
             + " called "
             + one.ledger().describe(seq)
+            + withCount(counts, differing)
             + ", rank "
             + other.rank()
             + " called "
-            + other.ledger().describe(seq),
+            + other.ledger().describe(seq)
+            + withCount(others, differing),
         SAME_ORDER);
+  }
+
+  private static String withCount(long @Nullable [] counts, int rank) {
+    return counts == null || rank < 0 ? "" : " with " + counts[rank] + " elements for rank " + rank;
   }
 
   /**

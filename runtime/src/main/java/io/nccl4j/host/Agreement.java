@@ -7,6 +7,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.spi.Failures;
 import io.nccl4j.spi.Interrupts;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -124,9 +125,7 @@ final class Agreement {
     while (length < bytes.length && bytes[length] != 0) {
       length++;
     }
-    // It comes from another process, and goes to logs and terminals.
-    return new String(Arrays.copyOf(bytes, length), StandardCharsets.UTF_8)
-        .replaceAll("\\p{Cntrl}", " ");
+    return Failures.printable(Arrays.copyOf(bytes, length));
   }
 
   private interface Call {

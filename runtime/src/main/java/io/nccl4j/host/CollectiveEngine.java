@@ -11,6 +11,7 @@ import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Padded;
 import io.nccl4j.spi.Scalars;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Objects;
@@ -37,6 +38,11 @@ final class CollectiveEngine extends Padded {
   private static final long OUT_OFFSET = 24;
   private static final long SCALAR = 32;
   private static final long LONGEST = 40;
+  private static final long COUNTS = 48;
+
+  /** Of a count, which an address space bounds, 48 bits: those of all ranks fit into a slot so. */
+  private static final int COUNT_BYTES = 6;
+
   private static final int PRIVATE_IN = 1;
   private static final int PRIVATE_OUT = 2;
 
@@ -44,11 +50,13 @@ final class CollectiveEngine extends Padded {
   private static final int DONE_INTERVAL = 8;
 
   private static final VarHandle COMPLETED;
+  private static final VarHandle UNCOMPARED;
 
   static {
     try {
-      COMPLETED =
-          MethodHandles.lookup().findVarHandle(CollectiveEngine.class, "completed", long.class);
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      COMPLETED = lookup.findVarHandle(CollectiveEngine.class, "completed", long.class);
+      UNCOMPARED = lookup.findVarHandle(CollectiveEngine.class, "uncompared", long.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -84,6 +92,13 @@ final class CollectiveEngine extends Padded {
 
   @SuppressWarnings("unused") // by VarHandle
   private long completed;
+
+  /** The last one-way collective; 0 when all ranks are known to have called the same since. */
+  @SuppressWarnings("unused") // by VarHandle
+  private long uncompared;
+
+  /** What was compared last; only a hint, any thread may write it. */
+  private long compared;
 
   CollectiveEngine(HostCommunicator communicator, ControlBlock control) {
     this.communicator = communicator;
@@ -324,6 +339,33 @@ final class CollectiveEngine extends Padded {
     control.setPlain(slot + SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
     control.setPlain(slot + LONGEST, mover.longestBlock(w));
     mover.publishBlocks(w);
+    if (w.kind == OpKind.ALL_GATHER_V || w.kind == OpKind.REDUCE_SCATTER_V) {
+      showCounts(w, slot);
+    }
+  }
+
+  /** For messages only: the signature has them, but tells nothing of them. */
+  private void showCounts(HostWork w, long slot) {
+    long at = slot + COUNTS;
+    for (int k = 0; k < nranks; k++) {
+      control.memory().set(ValueLayout.JAVA_LONG_UNALIGNED, at, w.recvCounts[k]);
+      at += COUNT_BYTES;
+    }
+  }
+
+  /**
+   * The elements that a rank has called a collective with for rank {@code of}, if all ranks pass
+   * the counts of all; −1 if it has not shown that collective, or not any more.
+   */
+  long shownCount(int k, long seq, int of) {
+    long slot = slot(k, seq);
+    long count =
+        control
+            .memory()
+            .get(ValueLayout.JAVA_LONG_UNALIGNED, slot + COUNTS + (long) of * COUNT_BYTES);
+    return (int) control.getAcquire(slot) == (int) seq
+        ? count & (1L << COUNT_BYTES * Byte.SIZE) - 1
+        : -1;
   }
 
   private static long scalarBits(HostWork w) {
@@ -337,6 +379,7 @@ final class CollectiveEngine extends Padded {
 
   private boolean peersPosted(HostWork w) {
     if (w.lowLatency && !reads(w)) {
+      UNCOMPARED.setOpaque(this, w.seq);
       return true;
     }
     long expected = word(w);
@@ -354,6 +397,7 @@ final class CollectiveEngine extends Padded {
         }
       }
       if (onlyRoot) {
+        UNCOMPARED.setOpaque(this, w.seq);
         break;
       }
     }
@@ -409,6 +453,63 @@ final class CollectiveEngine extends Padded {
         && signatures[seq / DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
       throw communicator.mismatch(w, k);
     }
+  }
+
+  /** Whether there were one-way operations, in which not all ranks look at all others. */
+  boolean isUncompared() {
+    return (long) UNCOMPARED.getOpaque(this) != 0;
+  }
+
+  /**
+   * Compares the last completed collective with what others have shown of it by now. As long as
+   * there are new one-way operations, with the next rank only: each rank looks at another one so,
+   * and a failure is told to all. Otherwise with all ranks, and if all have shown it, not again.
+   *
+   * @return a rank that called something else; −1 if none is known to have
+   */
+  int compareLatest() {
+    long oneWay = (long) UNCOMPARED.getOpaque(this);
+    long last = completed();
+    boolean isNew = last == oneWay && last != compared;
+    compared = last;
+    long own = control.getAcquire(slot(rank, last));
+    if ((int) own != (int) last) {
+      // Another thread goes on at this moment.
+      return -1;
+    }
+    boolean seen = true;
+    for (int i = 1; i < nranks; i++) {
+      int k = (rank + i) % nranks;
+      long shown = control.getAcquire(slot(k, last));
+      if ((int) shown != (int) last) {
+        seen = false;
+      } else if (shown != own) {
+        return k;
+      }
+      if (isNew) {
+        return -1;
+      }
+    }
+    if (seen) {
+      boolean ignored = UNCOMPARED.compareAndSet(this, oneWay, 0L);
+    }
+    return -1;
+  }
+
+  /**
+   * Number of the last collective that this rank and another one have shown, if the two are not the
+   * same; otherwise 0.
+   */
+  long lastDifference(int k) {
+    long last = completed();
+    for (long seq = last; seq > Math.max(0, last - ControlBlock.OUTBOX_SLOTS); seq--) {
+      long own = control.getAcquire(slot(rank, seq));
+      long shown = control.getAcquire(slot(k, seq));
+      if ((int) own == (int) seq && (int) shown == (int) seq) {
+        return own == shown ? 0 : seq;
+      }
+    }
+    return 0;
   }
 
   private int complete(HostWork w) {

@@ -19,6 +19,7 @@ import org.jspecify.annotations.Nullable;
  *            epoch: grows whenever a rank fails, leaves or is found dead    anybody, atomically
  * process p  robust mutex (64 B), flags: left or away, dead                 see DeathWatch
  * rank r     state, processor                                               owner
+ *            why it failed, before it says so; see Reason                   owner
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
  *            outbox  32 slots of 1664 B: word0 = [signature:32 | seq:32]    owner
@@ -31,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class ControlBlock {
   /** Changes whenever the layout does: processes with another one refuse each other. */
-  static final long LAYOUT = 0x6e63636c346a_0004L;
+  static final long LAYOUT = 0x6e63636c346a_0005L;
 
   static final int MAX_RANKS = 256;
   static final int LINE = 128;
@@ -72,7 +73,8 @@ final class ControlBlock {
   private static final long DONE = LINE;
   private static final long SYNC = 2 * LINE;
   private static final long STAGING = 3 * LINE;
-  private static final long OUTBOX = 4 * LINE;
+  private static final long REASON = 4 * LINE;
+  private static final long OUTBOX = REASON + Reason.BYTES;
   private static final long LEDGER = OUTBOX + (long) OUTBOX_SLOTS * OUTBOX_SLOT_BYTES;
   private static final long RANK_BYTES = LEDGER + Ledger.BYTES;
   private static final long LANE = 0;
@@ -304,6 +306,11 @@ final class ControlBlock {
   /** Offset, in the rank's heap, of its staging area; written before the rank is alive. */
   long staging(int rank) {
     return rank(rank) + STAGING;
+  }
+
+  /** What the rank's failure is, for the others. */
+  long reason(int rank) {
+    return rank(rank) + REASON;
   }
 
   long outbox(int rank) {

@@ -6,6 +6,8 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.schedule.OpKind;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
+import java.util.ArrayList;
+import java.util.List;
 
 /** Says what went wrong between ranks, from what their ledgers hold. */
 final class Explanation {
@@ -36,17 +38,21 @@ final class Explanation {
         "see what that rank's process runs: nccl4j does no such thing");
   }
 
-  PeerFailedException died(int k) {
+  /** These ranks died, and nothing else is known to have gone wrong before. */
+  PeerFailedException died(List<Integer> ranks) {
     return new PeerFailedException(
-        k,
-        "rank "
-            + k
-            + " of communicator "
-            + communicator.name()
-            + " died (process "
-            + part.group().pid(part.processOf(k))
-            + ")",
-        "look at its output; close this communicator");
+        ranks, deaths(ranks), "look at its output; close this communicator");
+  }
+
+  /** Who died, in words. */
+  String deaths(List<Integer> ranks) {
+    StringBuilder text = new StringBuilder();
+    for (int k : ranks) {
+      text.append(text.isEmpty() ? "" : ", and ").append("rank ").append(k);
+      text.append(" of communicator ").append(communicator.name()).append(" died (process ");
+      text.append(part.group().pid(part.processOf(k))).append(')');
+    }
+    return text.toString();
   }
 
   PeerFailedException left(HostWork work, int peer) {
@@ -85,17 +91,23 @@ final class Explanation {
     return new MismatchException(difference(rank, peer, seq), SAME_ORDER);
   }
 
-  /** As rank {@code k} told: it and {@code other} differ; perhaps this rank does, too. */
-  MismatchException collectivesSeenBy(int k, int other, long seq) {
+  /**
+   * As rank {@code k} told: it and {@code other} differ; perhaps this rank does, too.
+   *
+   * @param told what that rank said, with what only it could know; empty if it said nothing
+   */
+  MismatchException collectivesSeenBy(int k, int other, long seq, String told) {
     return new MismatchException(
         other != rank && disagree(rank, k, seq)
             ? difference(rank, k, seq)
-            : difference(k, other, seq) + " (found by rank " + k + ")",
+            : (told.isEmpty() ? difference(k, other, seq) : told) + " (found by rank " + k + ")",
         SAME_ORDER);
   }
 
   private String difference(int a, int b, long seq) {
     Ledger.Call one = ledger.findCollective(a, seq);
+    Ledger.Call other = ledger.findCollective(b, seq);
+    int differing = one != null && other != null ? differingCount(a, one, b, other) : -1;
     return between(a, b)
         + " at collective #"
         + (one == null ? seq : one.seq())
@@ -103,10 +115,31 @@ final class Explanation {
         + a
         + " called "
         + Ledger.describe(one)
+        + withCount(a, seq, differing)
         + ", rank "
         + b
         + " called "
-        + Ledger.describe(ledger.findCollective(b, seq));
+        + Ledger.describe(other)
+        + withCount(b, seq, differing);
+  }
+
+  /** The first rank for which two ranks pass different counts, where all pass those of all. */
+  private int differingCount(int a, Ledger.Call one, int b, Ledger.Call other) {
+    boolean sameCall = one.hasCommonCounts() && one.agrees(other);
+    for (int k = 0; sameCall && k < communicator.nranks(); k++) {
+      long shown = communicator.collectives().shownCount(a, one.seq(), k);
+      long others = communicator.collectives().shownCount(b, one.seq(), k);
+      if (shown >= 0 && others >= 0 && shown != others) {
+        return k;
+      }
+    }
+    return -1;
+  }
+
+  private String withCount(int k, long seq, int of) {
+    return of < 0
+        ? ""
+        : " with " + communicator.collectives().shownCount(k, seq, of) + " elements for rank " + of;
   }
 
   /** This rank's receive does not fit the peer's send. */
@@ -185,7 +218,8 @@ final class Explanation {
                 ? "all other ranks have called collective #" + next
                 : "not arrived at collective #" + next + ": " + notArrived),
         "see whether those ranks hang, or another thread keeps a group open; operation-timeout sets"
-            + " the deadline");
+            + " the deadline",
+        queued ? absent(oldest) : notArrived(next));
   }
 
   /** How full the communicator's FIFO is, and with which work at its old end. */
@@ -202,6 +236,26 @@ final class Explanation {
         + fifo.capacity()
         + " works are unfinished"
         + (oldest == null ? "" : ", the oldest is " + oldest.describe());
+  }
+
+  /** The ranks that a work waits for in vain: those that have not called it, or it cannot be. */
+  List<Integer> absent(HostWork work) {
+    int peer = work.blockedOn;
+    if (peer < 0) {
+      return List.of();
+    }
+    List<Integer> absent = work.isCollective() ? notArrived(work.seq) : List.of();
+    return absent.isEmpty() ? List.of(peer) : absent;
+  }
+
+  private List<Integer> notArrived(long seq) {
+    List<Integer> ranks = new ArrayList<>();
+    for (int k = 0; k < communicator.nranks(); k++) {
+      if (k != rank && ledger.lastCollective(k) < seq) {
+        ranks.add(k);
+      }
+    }
+    return ranks;
   }
 
   /** Which ranks a work waits for, and where they are. */

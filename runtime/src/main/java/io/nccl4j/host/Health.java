@@ -4,7 +4,11 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.schedule.ScheduledCommunicator;
+import io.nccl4j.spi.Failures;
 import java.lang.invoke.VarHandle;
+import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -12,6 +16,8 @@ import org.jspecify.annotations.Nullable;
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
 final class Health {
+  private static final Reason NO_REASON = new Reason(List.of(), "");
+
   private final HostCommunicator communicator;
   private final ControlBlock control;
   private final LocalPart part;
@@ -69,6 +75,7 @@ final class Health {
     if (failure != null) {
       return;
     }
+    Reason.write(control, rank, cause);
     long state = control.state(rank);
     long before = control.getAcquire(state);
     while (!control.compareAndSet(
@@ -102,7 +109,8 @@ final class Health {
                   + explanation.missing(work)
                   + explanation.backlog(),
               "see whether those ranks hang or called something else; operation-timeout sets the"
-                  + " deadline"));
+                  + " deadline",
+              explanation.absent(work)));
     }
   }
 
@@ -146,70 +154,127 @@ final class Health {
       }
       fail(explanation.left(work, peer));
     }
+    HostCommunicator local = peer < 0 ? null : part.rank(peer);
+    if (local != null && local.hasTaskEnded() && !local.hasCalled(work, rank)) {
+      fail(ScheduledCommunicator.taskEnded(peer, rank, work.describe()));
+    }
   }
 
   private synchronized void lookAtAll() {
     long epoch = control.epoch();
     long groupEpoch = part.group().epoch();
+    List<Integer> died = new ArrayList<>();
+    List<Integer> gone = new ArrayList<>();
     for (int k = 0; k < nranks; k++) {
       if (k == rank) {
         continue;
       }
       long state = control.getAcquire(control.state(k));
       someoneLeft |= RankState.hasLeft(state);
-      if (failure == null && !RankState.hasLeft(state) && part.group().isDead(part.processOf(k))) {
-        fail(explanation.died(k));
+      if (!RankState.hasLeft(state) && part.group().isDead(part.processOf(k))) {
+        gone.add(k);
+        if (RankState.code(state) <= RankState.ALIVE) {
+          died.add(k);
+        }
       }
-      if (failure == null) {
-        failLike(k, state);
+    }
+    // A rank that failed before it died tells why it did.
+    for (int k = 0; k < nranks && failure == null && died.isEmpty(); k++) {
+      if (k != rank) {
+        failLike(k, control.getAcquire(control.state(k)));
       }
+    }
+    if (failure == null && !gone.isEmpty()) {
+      fail(explanation.died(died.isEmpty() ? gone : died));
+    } else if (failure instanceof PeerFailedException known) {
+      addDeaths(known, died);
     }
     seenEpoch = epoch;
     seenGroupEpoch = groupEpoch;
   }
 
-  /** Another rank failed: this one cannot go on either, and says why. */
+  /** Ranks that died since: what is thrown from now on names them, too. */
+  private void addDeaths(PeerFailedException known, List<Integer> died) {
+    List<Integer> more = new ArrayList<>(died);
+    more.removeAll(known.failedRanks());
+    if (!more.isEmpty()) {
+      List<Integer> all = new ArrayList<>(known.failedRanks());
+      all.addAll(more);
+      failure =
+          Failures.again(
+              known, known.problem() + "; and " + explanation.deaths(more), known.remedy(), all);
+    }
+  }
+
+  /** Another rank failed: this one cannot go on either, and says why and because of whom. */
   private void failLike(int k, long state) {
     int other = RankState.other(state);
     long seq = RankState.seq(state);
-    String who = "rank " + k + " of communicator " + communicator.name();
-    if (other >= nranks) {
-      failWith(k, who + " names a rank " + other + ", which there is not, as its reason to fail");
+    int code = RankState.code(state);
+    if (code <= RankState.ALIVE || code == RankState.RELAYED) {
       return;
     }
-    switch (RankState.code(state)) {
-      case RankState.MISMATCH -> relay(explanation.collectivesSeenBy(k, other, seq));
-      case RankState.LANE_MISMATCH -> relay(explanation.messagesSeenBy(k, other, seq));
+    String who = "rank " + k + " of communicator " + communicator.name();
+    if (other >= nranks) {
+      failWith(
+          k,
+          NO_REASON,
+          who + " names a rank " + other + ", which there is not, as its reason to fail");
+      return;
+    }
+    Reason reason = Reason.read(control, k, nranks);
+    String why = reason.text().isEmpty() ? "" : ": " + reason.text();
+    switch (code) {
+      case RankState.MISMATCH ->
+          relay(k, explanation.collectivesSeenBy(k, other, seq, reason.text()));
+      case RankState.LANE_MISMATCH -> relay(k, explanation.messagesSeenBy(k, other, seq));
       case RankState.DEADLINE ->
-          failWith(k, who + " gave up because the deadline of an operation passed");
+          failWith(k, reason, who + " gave up because the deadline of an operation passed" + why);
       case RankState.ABORTED ->
           relay(
+              k,
               new AbortedException(
-                  who + " aborted the communicator", "close it and create a new one"));
+                  who + " aborted the communicator" + why,
+                  "close it and create a new one",
+                  blamed(k, reason)));
       case RankState.LEFT_EARLY ->
           failWith(
-              k, who + " closed its communicator or stream although operations were unfinished");
+              k,
+              reason,
+              who + " closed its communicator or stream although operations were unfinished" + why);
       case RankState.DROPPED ->
-          failWith(k, who + " dropped an operation, because its stream had failed");
+          failWith(k, reason, who + " dropped an operation, because its stream had failed" + why);
       case RankState.PEER_LOST -> {
-        if (other == rank) {
-          failWith(k, who + " counts on this rank no longer");
+        if (reason.failedRanks().equals(List.of(rank))) {
+          failWith(k, NO_REASON, who + " counts on this rank no longer" + why);
         } else {
-          failWith(other, who + " reports that rank " + other + " is gone");
+          failWith(k, reason, who + " reports that rank " + other + " is gone" + why);
         }
       }
-      case RankState.ERROR -> failWith(k, who + " failed");
-      default -> {}
+      default -> failWith(k, reason, who + " failed" + why);
     }
   }
 
-  private void relay(NcclException cause) {
-    fail(cause, RankState.RELAYED, rank, 0);
+  /** The ranks to blame for a rank's failure: those it names, or itself. */
+  private static List<Integer> blamed(int k, Reason reason) {
+    return reason.failedRanks().isEmpty() ? List.of(k) : reason.failedRanks();
   }
 
-  private void failWith(int peer, String problem) {
+  /** Fails because rank {@code k} did. */
+  private void relay(int k, NcclException own) {
+    HostCommunicator local = part.rank(k);
+    NcclException root = local == null ? null : local.health().failure();
+    if (root != null) {
+      own.causedBy(root);
+    }
+    fail(own, RankState.RELAYED, rank, 0);
+  }
+
+  private void failWith(int k, Reason reason, String problem) {
     relay(
-        new PeerFailedException(peer, problem, "see that rank's message; close this communicator"));
+        k,
+        new PeerFailedException(
+            blamed(k, reason), problem, "see that rank's message; close this communicator"));
   }
 
   private boolean isQuiet(int k) {

@@ -71,6 +71,11 @@ public final class HostBackend implements BackendRuntime {
   }
 
   @Override
+  public void placeThread(Device device) {
+    Machine.placeThread(device.ordinal());
+  }
+
+  @Override
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     int nranks = requested.size();
     requireRanks(nranks);

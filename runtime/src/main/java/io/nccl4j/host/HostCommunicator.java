@@ -8,6 +8,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryReport;
+import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
@@ -18,6 +19,7 @@ import io.nccl4j.schedule.Signature;
 import io.nccl4j.schedule.Work;
 import io.nccl4j.schedule.WorkFifo;
 import io.nccl4j.spi.EngineStream;
+import io.nccl4j.spi.Failures;
 import io.nccl4j.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -36,12 +38,17 @@ import org.jspecify.annotations.Nullable;
  * staging area.
  */
 final class HostCommunicator extends ScheduledCommunicator<HostWork> {
+  private static final int NOBODY = 0;
+  private static final int SOMEBODY = 1;
   private static final VarHandle ISSUED;
+  private static final VarHandle COMPARING;
   private static final VarHandle LANE = MethodHandles.arrayElementVarHandle(long[].class);
 
   static {
     try {
-      ISSUED = MethodHandles.lookup().findVarHandle(HostCommunicator.class, "issued", long.class);
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      ISSUED = lookup.findVarHandle(HostCommunicator.class, "issued", long.class);
+      COMPARING = lookup.findVarHandle(HostCommunicator.class, "comparing", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -68,6 +75,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   private long issued;
   private int signature;
+
+  /** Whether a thread looks at others' outboxes, which it may not do after the close. */
+  @SuppressWarnings("unused") // by VarHandle
+  private int comparing;
+
+  private volatile boolean told;
+
   private final Object closing = new Object();
   private final AtomicInteger graphs = new AtomicInteger();
   private final AtomicInteger splits = new AtomicInteger();
@@ -125,6 +139,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     }
     part.set(rank, communicator);
     HostProcess.self().add(communicator);
+    device.add(communicator);
     communicator.control.setRelease(
         communicator.control.state(rank), RankState.of(RankState.ALIVE, 0, 0));
     return communicator;
@@ -233,10 +248,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {
-      throw new InvalidUsageException(
-              "communicator " + name + " has failed: " + cause.problem(),
-              "close it and create a new one")
-          .causedBy(cause);
+      told();
+      throw Failures.again(
+          cause,
+          "communicator " + name + " has failed: " + cause.problem(),
+          "close it and create a new one",
+          cause.failedRanks());
     }
   }
 
@@ -262,6 +279,17 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     LANE.setOpaque(lane, work.root, seq);
     ledger.message(work, seq);
     return seq;
+  }
+
+  /** How far this rank has got in calling what a work of another rank needs of it. Any thread. */
+  boolean hasCalled(HostWork work, int other) {
+    long called =
+        switch (work.kind) {
+          case SEND -> (long) LANE.getOpaque(recvSeq, other);
+          case RECV -> (long) LANE.getOpaque(sendSeq, other);
+          default -> (long) ISSUED.getOpaque(this);
+        };
+    return called >= work.seq;
   }
 
   /** What a work adds to the signature, or its own one if it is a send or receive. */
@@ -372,7 +400,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {
-      throw cause;
+      told();
+      throw Failures.again(cause);
     }
   }
 
@@ -427,6 +456,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public Optional<NcclException> failure() {
+    if (!isHealthy()) {
+      lookAtPeers();
+      told();
+    }
     return Optional.ofNullable(health.failure());
   }
 
@@ -487,16 +520,73 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   /** Ranks called different things. Fails; the caller throws. */
   NcclException mismatch(HostWork work, int peer) {
-    NcclException e;
     if (work.isCollective()) {
-      long seq = explanation.firstDifference(peer, work.seq);
-      e = explanation.collectives(peer, seq);
-      health.fail(e, RankState.MISMATCH, peer, seq);
-    } else {
-      e = explanation.messages(work, peer);
-      health.fail(e, RankState.LANE_MISMATCH, peer, work.seq);
+      return mismatch(work.seq, peer);
     }
+    NcclException e = explanation.messages(work, peer);
+    health.fail(e, RankState.LANE_MISMATCH, peer, work.seq);
     return e;
+  }
+
+  private NcclException mismatch(long until, int peer) {
+    long seq = explanation.firstDifference(peer, until);
+    NcclException e = explanation.collectives(peer, seq);
+    health.fail(e, RankState.MISMATCH, peer, seq);
+    return e;
+  }
+
+  /**
+   * Compares what this rank called with what the others have shown by now, after operations in
+   * which it did not look at all of them. Any thread, at any time; it waits for nothing.
+   *
+   * @throws MismatchException if ranks contradict each other
+   */
+  void compare() {
+    if (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
+      return;
+    }
+    try {
+      int peer = collectives.compareLatest();
+      if (peer >= 0) {
+        NcclException ignored = mismatch(collectives.completed(), peer);
+      }
+      health.look();
+    } finally {
+      COMPARING.setRelease(this, NOBODY);
+    }
+    if (health.failure() instanceof MismatchException e) {
+      told();
+      throw Failures.again(e);
+    }
+  }
+
+  /**
+   * The same for good, when all that this rank called is complete. Of two ranks that contradict
+   * each other at least the one that leaves last finds it.
+   *
+   * @return a contradiction that the program was not told of; null if there is none
+   */
+  private @Nullable NcclException compareFinally() {
+    while (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
+      Thread.onSpinWait();
+    }
+    if (isHealthy()) {
+      // What this rank has shown is visible to whoever shows something after this look.
+      VarHandle.fullFence();
+      for (int k = 0; k < nranks(); k++) {
+        long seq = k == rank() ? 0 : collectives.lastDifference(k);
+        if (seq != 0) {
+          return mismatch(seq, k);
+        }
+      }
+      health.look();
+    }
+    return !told && health.failure() instanceof MismatchException e ? Failures.again(e) : null;
+  }
+
+  /** The program hears of the failure, by an operation if not at once. */
+  void told() {
+    told = true;
   }
 
   /** The counts of a pair in a v-form differ. Fails; the caller throws. */
@@ -563,11 +653,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   @Override
-  public void abort() {
-    failUnlessClosed(
-        new AbortedException(
-            "communicator " + name + " was aborted by rank " + rank(), "create a new one"),
-        RankState.ABORTED);
+  protected void abort(AbortedException reason) {
+    failUnlessClosed(reason, RankState.ABORTED);
   }
 
   /** Fails this communicator, unless it is closed and its control block may be gone. */
@@ -576,6 +663,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     synchronized (health) {
       synchronized (this) {
         if (!closed) {
+          health.look();
           health.fail(cause, code, rank(), 0);
         }
       }
@@ -587,10 +675,14 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     synchronized (closing) {
       if (!closed) {
         finishOwnWork();
+        NcclException contradiction = compareFinally();
         synchronized (this) {
           closed = true;
         }
         depart();
+        if (contradiction != null) {
+          throw contradiction;
+        }
       }
     }
   }
@@ -600,6 +692,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     health.addFlag(RankState.LEFT);
     control.advanceEpoch();
     HostProcess.self().remove(this);
+    ((HostDevice) device()).remove(this);
     lanes.close();
     if (staging != null) {
       heap.free(staging, health::peersAreQuiet);

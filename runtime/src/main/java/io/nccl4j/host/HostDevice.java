@@ -13,6 +13,7 @@ import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
+import io.nccl4j.MismatchException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
@@ -20,15 +21,44 @@ import io.nccl4j.memory.DeviceBudget;
 import io.nccl4j.spi.MemoryBook;
 import io.nccl4j.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /** One of the virtual devices of this machine. There is one object per ordinal. */
 final class HostDevice implements Device {
   private final int ordinal;
   private MemoryBook.@Nullable Account account;
+  private volatile HostCommunicator[] communicators = {};
 
   HostDevice(int ordinal) {
     this.ordinal = ordinal;
+  }
+
+  synchronized void add(HostCommunicator communicator) {
+    HostCommunicator[] longer = Arrays.copyOf(communicators, communicators.length + 1);
+    longer[communicators.length] = communicator;
+    communicators = longer;
+  }
+
+  synchronized void remove(HostCommunicator communicator) {
+    communicators =
+        Arrays.stream(communicators)
+            .filter(other -> other != communicator)
+            .toArray(HostCommunicator[]::new);
+  }
+
+  /**
+   * Looks whether ranks on this device contradict others in operations that were over before
+   * anybody could see it; at each synchronization.
+   *
+   * @throws MismatchException if one does
+   */
+  void compare() {
+    for (HostCommunicator communicator : communicators) {
+      if (communicator.collectives().isUncompared()) {
+        communicator.compare();
+      }
+    }
   }
 
   /** What belongs to no communicator. */

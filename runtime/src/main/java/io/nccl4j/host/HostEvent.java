@@ -5,9 +5,9 @@ import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.spi.Failures;
+import io.nccl4j.spi.Promise;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
@@ -19,10 +19,18 @@ import org.jspecify.annotations.Nullable;
  * what is known of the last one is not taken back by an earlier one.
  */
 final class HostEvent implements Event {
-  private record Waiter(long generation, CompletableFuture<Void> future) {}
+  /** A future, in a list: a record ends without allocating anything. */
+  private static final class Waiter extends Promise {
+    final long generation;
+    @Nullable Waiter next;
+
+    Waiter(long generation, @Nullable Waiter next) {
+      this.generation = generation;
+      this.next = next;
+    }
+  }
 
   private final HostDevice device;
-  private final List<Waiter> waiters = new ArrayList<>();
 
   /** Of the last record; these, and what is known of its end, are guarded by this object. */
   private @Nullable HostQueue stream;
@@ -34,6 +42,7 @@ final class HostEvent implements Event {
   private long completed;
 
   private long completedNanos;
+  private @Nullable Waiter waiters;
   private volatile boolean closed;
   private volatile @Nullable Capture capture;
   private int[] capturedAfter = {};
@@ -98,27 +107,39 @@ final class HostEvent implements Event {
 
   /** Ends a record; by the owner of the stream. */
   void complete(long generation, @Nullable NcclException error) {
-    List<Waiter> ready;
+    Waiter ready;
     synchronized (this) {
       if (generation > completed) {
         completed = generation;
         completedNanos = System.nanoTime();
       }
-      if (waiters.isEmpty()) {
-        return;
-      }
-      ready = waiters.stream().filter(w -> w.generation == generation).toList();
-      waiters.removeAll(ready);
+      ready = takeWaiters(generation);
     }
-    // Not on this thread: it is driving a stream, and what hangs on the future may take long.
-    for (Waiter waiter : ready) {
-      if (error == null) {
-        waiter.future.completeAsync(() -> null);
+    while (ready != null) {
+      Waiter following = ready.next;
+      ready.settle(error);
+      ready = following;
+    }
+  }
+
+  /** Those of a record; allocates nothing. Under the lock. */
+  private @Nullable Waiter takeWaiters(long generation) {
+    Waiter taken = null;
+    Waiter kept = null;
+    Waiter waiter = waiters;
+    while (waiter != null) {
+      Waiter following = waiter.next;
+      if (waiter.generation == generation) {
+        waiter.next = taken;
+        taken = waiter;
       } else {
-        CompletableFuture<Void> unused =
-            CompletableFuture.runAsync(() -> waiter.future.completeExceptionally(error));
+        waiter.next = kept;
+        kept = waiter;
       }
+      waiter = following;
     }
+    waiters = kept;
+    return taken;
   }
 
   private synchronized boolean hasEnded() {
@@ -160,8 +181,9 @@ final class HostEvent implements Event {
     Progress.drive(on, target, Long.MAX_VALUE);
     NcclException error = on.failureUpTo(target);
     if (error != null) {
-      throw error;
+      throw Failures.again(error);
     }
+    device.compare();
   }
 
   @Override
@@ -190,15 +212,14 @@ final class HostEvent implements Event {
     requireNotCaptured("toFuture");
     synchronized (this) {
       if (completed != issued) {
-        CompletableFuture<Void> future = new CompletableFuture<>();
-        waiters.add(new Waiter(issued, future));
-        return future;
+        waiters = new Waiter(issued, waiters);
+        return waiters.future();
       }
     }
     NcclException error = failure();
     return error == null
         ? CompletableFuture.completedFuture(null)
-        : CompletableFuture.failedFuture(error);
+        : CompletableFuture.failedFuture(Failures.again(error));
   }
 
   @Override

@@ -8,6 +8,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.memory.Uses;
 import io.nccl4j.schedule.Padded;
+import io.nccl4j.spi.Failures;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Objects;
@@ -79,6 +80,9 @@ class HostQueue extends Padded {
   private long failedAt;
   private volatile @Nullable NcclException error;
 
+  /** Whose failure the error is; null if it is no communicator's. Written before it. */
+  private @Nullable HostCommunicator failed;
+
   /**
    * An empty queue.
    *
@@ -134,7 +138,9 @@ class HostQueue extends Padded {
   final void throwIfFailed() {
     NcclException failure = error;
     if (failure != null) {
-      throw failure;
+      // That knows who else has died since.
+      HostCommunicator of = failed;
+      throw Failures.again(of == null ? failure : of.failure().orElse(failure));
     }
   }
 
@@ -365,7 +371,11 @@ class HostQueue extends Padded {
               communicator.rank(),
               work.seq);
     }
-    failWith(communicator.failure().orElse(null));
+    if (error == null) {
+      failed = communicator;
+    }
+    communicator.told();
+    failWith(communicator.health().failure());
     HostProcess.self().quarantine().add(work);
   }
 

@@ -327,7 +327,11 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     refuseInCapture("query");
     Progress.poke(this);
     throwIfFailed();
-    return head() == tail();
+    if (head() != tail()) {
+      return false;
+    }
+    device.compare();
+    return true;
   }
 
   @Override
@@ -336,6 +340,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     refuseInCapture("synchronize");
     Progress.drive(this, submitted(), Long.MAX_VALUE);
     throwIfFailed();
+    device.compare();
   }
 
   @Override
@@ -357,6 +362,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
           "not complete after " + timeout.toMillis() + " ms: " + describeHead(),
           "the work stays queued: synchronize again, or abort its communicator");
     }
+    device.compare();
   }
 
   @Override

@@ -49,6 +49,14 @@ final class Ledger extends Padded {
       return OpKind.ofOrdinal((int) code & 0xff);
     }
 
+    /** Whether all ranks pass the counts of all. */
+    boolean hasCommonCounts() {
+      return switch (kind()) {
+        case ALL_GATHER_V, REDUCE_SCATTER_V -> true;
+        default -> false;
+      };
+    }
+
     /**
      * Whether two ranks' calls can be the same collective; the counts of v-forms differ from rank
      * to rank.

@@ -30,10 +30,27 @@ final class Machine {
     if (ALLOWED.isEmpty() || Thread.currentThread().isVirtual()) {
       return false;
     }
-    BitSet one = new BitSet();
-    one.set(ALLOWED.stream().skip(index % ALLOWED.cardinality()).findFirst().orElseThrow());
-    Processors.schedSetaffinity(one);
+    Processors.schedSetaffinity(one(ALLOWED, index));
     return true;
+  }
+
+  /**
+   * Moves the calling thread to one of the processors it may use, and leaves it as free as it was:
+   * threads that it starts, of pools of the whole process perhaps, inherit what it may use.
+   */
+  static void placeThread(int index) {
+    if (ALLOWED.isEmpty() || Thread.currentThread().isVirtual()) {
+      return;
+    }
+    BitSet allowed = Processors.schedGetaffinity();
+    Processors.schedSetaffinity(one(allowed, index));
+    Processors.schedSetaffinity(allowed);
+  }
+
+  private static BitSet one(BitSet of, int index) {
+    BitSet one = new BitSet();
+    one.set(of.stream().skip(index % of.cardinality()).findFirst().orElseThrow());
+    return one;
   }
 
   /**

@@ -1,5 +1,6 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
@@ -7,12 +8,14 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.spi.EngineStream;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -45,6 +48,8 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   /** The groups of the thread whose launch is inside. Another thread never finds its own here. */
   private GroupScope.@Nullable PerThread launching;
 
+  private volatile boolean taskEnded;
+
   /** A communicator whose works lie in {@code fifo}. */
   protected ScheduledCommunicator(int rank, int nranks, Device device, WorkFifo<W> fifo) {
     this.rank = rank;
@@ -72,6 +77,67 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   public final WorkFifo<W> fifo() {
     return fifo;
   }
+
+  /** Whether the rank issues no operation any more, until further notice. */
+  public final boolean hasTaskEnded() {
+    return taskEnded;
+  }
+
+  /** See {@link #hasTaskEnded}. */
+  public final void setTaskEnded(boolean ended) {
+    taskEnded = ended;
+  }
+
+  /**
+   * What a rank is told that waits for one whose task has ended.
+   *
+   * @param operation what it waits for, in words
+   */
+  public static PeerFailedException taskEnded(int ended, int waiting, String operation) {
+    return new PeerFailedException(
+        ended,
+        "rank "
+            + ended
+            + "'s task ended (normally) while "
+            + operation
+            + " waits for it on rank "
+            + waiting,
+        "let every rank's task issue the same operations");
+  }
+
+  /** Why this rank aborts its communicator. */
+  private AbortedException aborted(@Nullable Throwable cause) {
+    List<Integer> failed = cause instanceof NcclException e ? e.failedRanks() : List.of();
+    AbortedException aborted =
+        new AbortedException(
+            "communicator "
+                + name()
+                + " was aborted by rank "
+                + rank
+                + (cause == null ? "" : ": " + cause),
+            "create a new one",
+            failed.isEmpty() ? List.of(rank) : failed);
+    if (cause != null) {
+      NcclException ignored = aborted.causedBy(cause);
+    }
+    return aborted;
+  }
+
+  @Override
+  public final void abort() {
+    abort(aborted(null));
+  }
+
+  @Override
+  public final void abort(Throwable cause) {
+    if (cause == null) {
+      throw new InvalidArgumentException("abort: the cause is null", "pass one, or none at all");
+    }
+    abort(aborted(cause));
+  }
+
+  /** Fails this rank, and with it all others, unless it has failed before. Any thread. */
+  protected abstract void abort(AbortedException reason);
 
   /** Whether this backend made the buffer. */
   protected abstract boolean isOwn(DeviceBuffer buffer);

@@ -29,6 +29,12 @@ public interface BackendRuntime {
    */
   void checkRanks(int nranks);
 
+  /**
+   * Puts the calling thread onto the processor that serves a device best, and leaves it as free as
+   * it was; best effort.
+   */
+  void placeThread(Device device);
+
   /** Communicators for ranks that all live in this process. */
   List<Communicator> initAll(List<Device> devices, CommunicatorConfig config);
 

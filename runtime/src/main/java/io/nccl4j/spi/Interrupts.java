@@ -36,7 +36,7 @@ public final class Interrupts {
     return Thread.currentThread().isInterrupted()
             && failure.getCause() instanceof InterruptedWaitException e
         ? new InterruptedWaitException(e.problem(), e.remedy()).causedBy(failure)
-        : failure;
+        : Failures.again(failure);
   }
 
   /** Sleeps, which {@link LockSupport#parkNanos} does not on an interrupted thread. */

@@ -66,11 +66,12 @@ public class Promise implements Runnable {
    * Completes the settled futures that could not be completed before. For helper threads, again and
    * again; costs one load when there are none.
    *
+   * @return whether all are complete
    * @throws RuntimeException what keeps a future from being completed for now; so with errors
    */
-  public static void deliverAll() {
+  public static boolean deliverAll() {
     if (undelivered == null) {
-      return;
+      return true;
     }
     Throwable trouble = null;
     synchronized (Promise.class) {
@@ -99,6 +100,7 @@ public class Promise implements Runnable {
       }
     }
     HelperThread.rethrow(trouble);
+    return undelivered == null;
   }
 
   private void handOver() {
@@ -125,7 +127,7 @@ public class Promise implements Runnable {
       if (cause == null) {
         future.complete(null);
       } else {
-        future.completeExceptionally(cause);
+        future.completeExceptionally(Failures.again(cause));
       }
       end = State.DELIVERED;
     } finally {

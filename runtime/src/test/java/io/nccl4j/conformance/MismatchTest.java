@@ -9,9 +9,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
 import io.nccl4j.Group;
 import io.nccl4j.MismatchException;
-import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.ArrayList;
@@ -293,22 +293,12 @@ class MismatchTest {
   private static void runUntilItFails(Ranks ranks, Communicator communicator, Call call) {
     int rank = communicator.rank();
     Stream stream = ranks.streams.get(rank);
-    submit(
-        communicator, () -> call.on(communicator, ranks.in.get(rank), ranks.out.get(rank), stream));
+    call.on(communicator, ranks.in.get(rank), ranks.out.get(rank), stream);
     stream.synchronize();
     // A root or a sender may be done before anybody contradicts it.
     for (int i = 0; i < LATER; i++) {
-      submit(communicator, () -> communicator.barrier(stream));
+      communicator.barrier(stream);
       stream.synchronize();
-    }
-  }
-
-  /** A call that comes after the failure is refused in some way; the communicator says why. */
-  private static void submit(Communicator communicator, Runnable call) {
-    try {
-      call.run();
-    } catch (NcclException e) {
-      throw communicator.failure().orElse(e);
     }
   }
 
@@ -328,6 +318,134 @@ class MismatchTest {
     }
   }
 
+  /** One array of counts, as rank 2 sees it, or the others do. */
+  private static long[] counts(Communicator c, long others, long last) {
+    return new long[] {4, c.rank() == 2 ? last : others, 6};
+  }
+
+  /**
+   * Three ranks, of which rank 2 contradicts others: 17 elements on one side and 19 on the other.
+   */
+  static List<Row> countsOfPairs() {
+    DataType type = DataType.INT32;
+    long[] places = {0, 100, 200};
+    Table table = new Table();
+    Call gathered =
+        (c, in, out, stream) -> c.allGatherV(in, out, counts(c, 17, 19), places, type, stream);
+    table.add(3, "allGatherV", gathered, gathered, "gather_?v", "\\b17\\b", "\\b19\\b");
+    Call scattered =
+        (c, in, out, stream) ->
+            c.reduceScatterV(in, out, counts(c, 17, 19), type, ReduceOp.SUM, stream);
+    table.add(3, "reduceScatterV", scattered, scattered, "scatter_?v", "\\b17\\b", "\\b19\\b");
+    Call all =
+        (c, in, out, stream) -> {
+          // Rank 0 sends 17 to rank 2, which expects 19; everything else is 5.
+          long[] sent = {5, 5, c.rank() == 0 ? 17 : 5};
+          long[] received = {c.rank() == 2 ? 19 : 5, 5, 5};
+          c.allToAllV(in, sent, places, out, received, places, type, stream);
+        };
+    table.add(3, "allToAllV", all, all, "all_?to_?all_?v", "\\b17\\b", "\\b19\\b");
+    Call gatherV =
+        (c, in, out, stream) ->
+            c.gatherV(
+                in, c.rank() == 2 ? 19 : 5, out, new long[] {5, 5, 17}, places, type, 0, stream);
+    table.add(3, "gatherV", gatherV, gatherV, "gather_?v", "\\b17\\b", "\\b19\\b");
+    Call scatterV =
+        (c, in, out, stream) ->
+            c.scatterV(
+                in, new long[] {5, 5, 17}, places, out, c.rank() == 2 ? 19 : 5, type, 0, stream);
+    table.add(3, "scatterV", scatterV, scatterV, "scatter_?v", "\\b17\\b", "\\b19\\b");
+    return table.rows;
+  }
+
+  @ParameterizedTest(name = "{0}")
+  @MethodSource("countsOfPairs")
+  void bothCountsAreNamedToAll(Row row) throws Exception {
+    everyRankLearnsIt(row);
+  }
+
+  /** Operations that some ranks complete without a look at all others, or at any. */
+  static List<Row> lastOnes() {
+    Table table = new Table();
+    table.add(
+        "broadcast", broadcast(2, DataType.INT32, 0), broadcast(2, DataType.INT32, 1), "root");
+    table.add("gather", gather(2, 0), gather(2, 1), "root");
+    table.add("reduce's op", reduce(2, ReduceOp.SUM), reduce(2, ReduceOp.MAX), "sum", "max");
+    table.add("scatter", scatter(2), scatter(3), "\\b2\\b", "\\b3\\b");
+    return table.rows;
+  }
+
+  private static Throwable[] callOnce(Ranks ranks, Row row) throws Exception {
+    return ranks.outcomes(
+        communicator -> {
+          int rank = communicator.rank();
+          Stream stream = ranks.streams.get(rank);
+          (rank == row.nranks() - 1 ? row.deviating() : row.usual())
+              .on(communicator, ranks.in.get(rank), ranks.out.get(rank), stream);
+          stream.synchronize();
+        });
+  }
+
+  private static void assertMismatch(Row row, int rank, Throwable thrown) {
+    assertInstanceOf(MismatchException.class, thrown, () -> "rank " + rank + " got " + thrown);
+    assertNames(thrown.getMessage(), row.words());
+  }
+
+  @ParameterizedTest(name = "{0}")
+  @MethodSource("lastOnes")
+  void ofTheLastOperationEveryRankLearnsItWhenItLeaves(Row row) throws Exception {
+    try (Ranks ranks = new Ranks(row.nranks())) {
+      Throwable[] thrown = callOnce(ranks, row);
+      for (int rank = 0; rank < row.nranks(); rank++) {
+        Communicator communicator = ranks.get(rank);
+        if (thrown[rank] == null) {
+          thrown[rank] = assertThrows(MismatchException.class, communicator::close, "" + rank);
+        }
+        assertMismatch(row, rank, thrown[rank]);
+        communicator.close();
+        assertEquals(Communicator.State.CLOSED, communicator.state());
+      }
+    }
+  }
+
+  @ParameterizedTest(name = "{0}")
+  @MethodSource("lastOnes")
+  void ofTheLastOperationEveryRankLearnsItWhenItSynchronizesAnything(Row row) throws Exception {
+    try (Ranks ranks = new Ranks(row.nranks())) {
+      Throwable[] thrown = callOnce(ranks, row);
+      for (int rank = 0; rank < row.nranks(); rank++) {
+        try (Stream other = ranks.get(rank).device().newStream();
+            Event event = ranks.get(rank).device().newEvent()) {
+          other.record(event);
+          if (thrown[rank] == null) {
+            thrown[rank] =
+                assertThrows(
+                    MismatchException.class,
+                    rank == 0 ? event::synchronize : other::synchronize,
+                    "rank " + rank);
+          }
+        }
+        assertMismatch(row, rank, thrown[rank]);
+      }
+    }
+  }
+
+  /** What the others need nothing of any more may be called by a rank alone, and last. */
+  @Test
+  void aRankMayLeaveBeforeTheOthersHaveCalled() throws Exception {
+    TestBackend.requireHost("NCCL's broadcast waits for all ranks");
+    try (Ranks ranks = new Ranks(2)) {
+      ranks.assertUsable();
+      for (int rank = 0; rank < 2; rank++) {
+        Stream stream = ranks.streams.get(rank);
+        broadcast(2, DataType.INT32, 0)
+            .on(ranks.get(rank), ranks.in.get(rank), ranks.out.get(rank), stream);
+        stream.synchronize();
+        ranks.get(rank).close();
+      }
+    }
+  }
+
   @Test
   void aContradictionInTheMiddleOfManyIsFound() throws Exception {
     try (Ranks ranks = new Ranks(3)) {
@@ -338,7 +456,7 @@ class MismatchTest {
                 Stream stream = ranks.streams.get(rank);
                 for (int i = 0; i < 1000; i++) {
                   int count = i == 500 && rank == 1 ? 3 : 2;
-                  submit(communicator, () -> ranks.sum(rank, count, stream));
+                  ranks.sum(rank, count, stream);
                 }
                 stream.synchronize();
               });

@@ -8,6 +8,7 @@ import static io.nccl4j.cuda.StandIn.Fault.STICKY;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.params.provider.Arguments.arguments;
@@ -329,7 +330,9 @@ class CudaFaultTest {
       assertTrue(failed, "nobody saw the interrupt");
       NcclException failure = communicator.health().failure();
       assertInstanceOf(InterruptedWaitException.class, failure.getCause(), () -> "not " + failure);
-      assertEquals(Communicator.State.ABORTED, rig.communicators.get(0).state());
+      assertTrue(
+          CudaRig.eventually(() -> rig.communicators.get(0).state() == Communicator.State.ABORTED),
+          "the other rank goes on");
     }
   }
 
@@ -781,11 +784,11 @@ class CudaFaultTest {
   }
 
   private static void requirePeerFailed(Throwable thrown) {
-    // Who calls after the failure is refused because of it.
-    Throwable cause = thrown instanceof InvalidUsageException ? thrown.getCause() : thrown;
-    PeerFailedException e = assertInstanceOf(PeerFailedException.class, cause);
+    PeerFailedException e = assertInstanceOf(PeerFailedException.class, thrown);
     assertEquals(1, e.rank());
-    requireText(e, "rank 1 failed", "look at that rank");
+    requireText(e, "rank 1 failed");
+    // A call after the failure has a remedy of its own.
+    requireText(e.getCause() instanceof PeerFailedException first ? first : e, "look at that rank");
   }
 
   private static void requireText(Throwable thrown, String... words) {
@@ -798,7 +801,9 @@ class CudaFaultTest {
 
   private static void requireRefused(CudaRig rig, int rank) {
     assertEquals(Communicator.State.FAILED, rig.communicators.get(rank).state());
-    InvalidUsageException e = assertThrows(InvalidUsageException.class, () -> refusal(rig, rank));
+    NcclException e = assertThrows(NcclException.class, () -> refusal(rig, rank));
+    assertSame(rig.communicators.get(rank).failure().orElseThrow(), e.getCause());
+    assertSame(e.getCause().getClass(), e.getClass());
     requireText(e, "has failed", "create a new one");
   }
 

@@ -534,7 +534,7 @@ class CudaMemoryTest {
                   group.launch();
                 }
               });
-      assertInstanceOf(InvalidUsageException.class, thrown);
+      assertInstanceOf(AbortedException.class, thrown);
       requireText(thrown, "has failed", "aborted by rank 1");
       assertEquals(0, rig.communicators.get(0).counters().unfinishedWorks());
       assertEquals(0, standIn.calls("ncclAllReduce"));

@@ -71,8 +71,7 @@ class CloseTest {
               PeerFailedException.class,
               ranks.get(2).failure().orElseGet(() -> stateOf(ranks.get(2))));
       assertEquals(1, e.rank());
-      InvalidUsageException refused =
-          assertThrows(InvalidUsageException.class, () -> ranks.sum(2, 3));
+      PeerFailedException refused = assertThrows(PeerFailedException.class, () -> ranks.sum(2, 3));
       assertTrue(refused.getMessage().contains("rank 1"), refused.getMessage());
     }
   }
@@ -205,7 +204,7 @@ class CloseTest {
       assertEquals(Communicator.State.ABORTED, ranks.get(0).state());
       assertEquals(Communicator.State.ABORTED, ranks.get(1).state());
       ranks.get(1).abort();
-      assertThrows(InvalidUsageException.class, () -> ranks.sum(1, 3));
+      assertThrows(AbortedException.class, () -> ranks.sum(1, 3));
     }
   }
 
@@ -461,7 +460,8 @@ class CloseTest {
       }
       ranks.sum(1, 9);
       throw new AssertionError("rank 1 must hear of it");
-    } catch (InvalidUsageException e) {
+    } catch (PeerFailedException e) {
+      assertEquals(List.of(1, 2), e.failedRanks(), e.getMessage());
       assertTrue(e.getMessage().contains("deadline"), e.getMessage());
     }
   }

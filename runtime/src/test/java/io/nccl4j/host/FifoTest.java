@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
@@ -447,7 +448,7 @@ class FifoTest {
       assertFalse(((HostStream) ranks.streams.get(0)).hasPending());
       assertEquals(0, ranks.get(0).issuedCollectives());
       others.get(0).abort();
-      assertThrows(InvalidUsageException.class, group::launch);
+      assertThrows(AbortedException.class, group::launch);
       assertFalse(((HostStream) ranks.streams.get(0)).hasPending());
       assertEquals(0, ranks.get(0).issuedCollectives());
       assertAllCreditBack(ranks);

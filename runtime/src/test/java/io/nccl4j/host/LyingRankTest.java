@@ -238,7 +238,12 @@ class LyingRankTest {
   // ---- verdicts
 
   @ParameterizedTest
-  @CsvSource({"NONE, closed the connection", "EMPTY, answer of 0 B", "KIND, that is none", "TRUNCATED, understood"})
+  @CsvSource({
+    "NONE, closed the connection",
+    "EMPTY, answer of 0 B",
+    "KIND, that is none",
+    "TRUNCATED, understood"
+  })
   void verdictsThatAreNoneAreRefused(String kind, String text) throws Exception {
     makeHeap(0, SEALS);
     byte[] verdict =
@@ -412,7 +417,8 @@ class LyingRankTest {
         "split",
         () -> control.getAcquire(slot(1)) != 0,
         () -> {
-          // Two gatherings of a few longs: no refusal, color and key; no refusal and where the block
+          // Two gatherings of a few longs: no refusal, color and key; no refusal and where the
+          // block
           // lies.
           control.setPlain(slot(0) + 8, 0);
           control.setPlain(slot(0) + 16, 0);

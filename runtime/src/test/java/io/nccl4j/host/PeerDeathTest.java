@@ -338,6 +338,37 @@ class PeerDeathTest {
     Held.assertNoMoreThan(before);
   }
 
+  /** All that died are named: at once if their deaths are seen together, else by the next calls. */
+  @Test
+  void allThatDiedAreNamed() throws Exception {
+    ChildJvm first = child();
+    ChildJvm survivor = child();
+    ChildJvm second = child();
+    Held before = Held.now();
+    Communicator own = join(List.of(first, survivor, second));
+    first.kill();
+    second.kill();
+    List<Integer> both = List.of(1, 3);
+    long start = System.nanoTime();
+    while (own.state() == Communicator.State.READY
+        || !own.failure().orElseThrow().failedRanks().equals(both)) {
+      assertTrue(millis(start, System.nanoTime()) < 10 * WORST_MILLIS, () -> "" + own.failure());
+      Thread.sleep(1);
+    }
+    String message = own.failure().orElseThrow().getMessage();
+    assertTrue(message.contains("rank 1 of") && message.contains("rank 3 of"), message);
+    try (Stream stream = own.device().newStream()) {
+      PeerFailedException e = assertThrows(PeerFailedException.class, () -> own.barrier(stream));
+      assertEquals(both, e.failedRanks(), e::getMessage);
+    }
+    survivor.tell("loop 2");
+    assertTrue(survivor.expect("failed").contains("PeerFailedException"));
+    survivor.tell("close");
+    survivor.expect("closed");
+    own.close();
+    Held.assertNoMoreThan(before);
+  }
+
   @Test
   void aDeathDuringSplitEndsItForAll() throws Exception {
     ChildJvm other = child();
@@ -350,7 +381,7 @@ class PeerDeathTest {
             () -> assertThrows(NcclException.class, () -> own.split(0, 0)));
     victim.kill();
     NcclException thrown = (NcclException) splitting.get(20, TimeUnit.SECONDS);
-    PeerFailedException e = assertInstanceOf(PeerFailedException.class, RankMain.cause(thrown));
+    PeerFailedException e = assertInstanceOf(PeerFailedException.class, thrown);
     assertEquals(2, e.rank());
     assertTrue(other.expect("failed").contains("rank 2"));
     other.tell("close");

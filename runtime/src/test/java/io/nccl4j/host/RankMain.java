@@ -7,7 +7,6 @@ import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
@@ -70,19 +69,11 @@ final class RankMain {
         System.out.println(rank.run(words));
       } catch (NcclException e) {
         long now = System.nanoTime();
-        NcclException cause = cause(e);
-        int lost = cause instanceof PeerFailedException peer ? peer.rank() : -1;
-        String kind = cause.getClass().getSimpleName();
-        System.out.println("failed " + now + " " + kind + " " + lost + " " + cause.getMessage());
+        int lost = e instanceof PeerFailedException peer ? peer.rank() : -1;
+        String kind = e.getClass().getSimpleName();
+        System.out.println("failed " + now + " " + kind + " " + lost + " " + e.getMessage());
       }
     }
-  }
-
-  /** A call that comes after the failure is refused, and has the failure as its cause. */
-  static NcclException cause(NcclException e) {
-    return e instanceof InvalidUsageException && e.getCause() instanceof NcclException cause
-        ? cause
-        : e;
   }
 
   private String run(String[] words) {
