@@ -3,6 +3,9 @@ package io.nccl4j;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -137,15 +140,17 @@ public interface Communicator extends AutoCloseable {
             .name("nccl4j-init-" + rank)
             .start(
                 () -> {
-                  Communicator communicator;
                   try {
-                    communicator = initRank(device, nranks, id, rank, config);
+                    Communicator communicator = initRank(device, nranks, id, rank, config);
+                    onPool(
+                        result,
+                        () -> {
+                          if (!result.complete(communicator)) {
+                            communicator.close();
+                          }
+                        });
                   } catch (Throwable e) {
-                    result.completeExceptionally(e);
-                    return;
-                  }
-                  if (!result.complete(communicator)) {
-                    communicator.close();
+                    onPool(result, () -> result.completeExceptionally(e));
                   }
                 });
     result.whenComplete(
@@ -155,6 +160,19 @@ public interface Communicator extends AutoCloseable {
           }
         });
     return result;
+  }
+
+  /** What hangs on a future is code of the program, and runs on threads of the program. */
+  private static void onPool(CompletableFuture<?> future, Runnable completion) {
+    while (true) {
+      try {
+        future.defaultExecutor().execute(completion);
+        return;
+      } catch (OutOfMemoryError | RejectedExecutionException e) {
+        // There is no thread for it yet; who waits for the future must not wait for ever.
+        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(20));
+      }
+    }
   }
 
   /** This rank's number, 0 … nranks−1. */

@@ -6,6 +6,7 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.ReceivedMessage;
 import io.nccl4j.bindings.UnixSockets;
+import io.nccl4j.spi.HelperThread;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -80,6 +81,15 @@ final class Creator {
   /** Connections of other users that were closed. */
   private long strangers;
 
+  /** Whether the outcome was told to all who wait for it. */
+  private boolean answered;
+
+  /** Until when answers are fetched; null as long as the ranks meet. */
+  private @Nullable Deadline end;
+
+  private boolean gaveUp;
+  private boolean finished;
+
   private Creator(
       RendezvousId id, Gathering gathering, int listener, Waker waker, Deadline unused) {
     this.id = id;
@@ -109,7 +119,7 @@ final class Creator {
       gathering.onEnd(outcome -> creator.waker.wake());
       CompletableFuture<Void> ignored =
           gathering.verdict().thenAccept(verdict -> creator.waker.wake());
-      Thread.ofPlatform().daemon().name("nccl4j-" + id.name()).start(creator::run);
+      new HelperThread("nccl4j-" + id.name(), creator::round, creator::giveUp).start();
       started = true;
     } catch (LibcException e) {
       throw Rendezvous.systemError("cannot serve a rendezvous", e);
@@ -173,61 +183,73 @@ final class Creator {
     int[] packetFds = NO_FDS;
     @Nullable Deadline sendAgain;
 
+    /** Whether something was received and not dealt with. */
+    boolean unheard;
+
     Connection(int fd) {
       this.fd = fd;
     }
   }
 
-  private void run() {
-    try {
-      serve();
-    } catch (RuntimeException e) {
-      LOG.debug("rendezvous {} cannot be served", id.name(), e);
-      gathering.fail(
-          new Failure(
-              Failure.Kind.SYSTEM, -1, "the rendezvous cannot be served: " + e.getMessage(), ""));
-    } finally {
-      if (strangers > 0) {
-        LOG.info("rendezvous {}: closed {} connections of other users", id.name(), strangers);
-      }
-      connections.forEach(this::close);
+  /** Once around; what goes wrong costs at most the connections it concerns. */
+  private boolean round() {
+    if (!gaveUp && serve()) {
+      return true;
+    }
+    connections.forEach(this::close);
+    if (!finished) {
+      finished = true;
       Descriptors.close(listener);
       waker.close();
       gathering.release();
+      if (strangers > 0) {
+        LOG.info("rendezvous {}: closed {} connections of other users", id.name(), strangers);
+      }
     }
+    return false;
   }
 
-  private void serve() {
-    Deadline end = null;
-    boolean answered = false;
-    while (true) {
-      if (unused != null && unused.passed()) {
-        gathering.expireUnused(unused);
-        unused = null;
+  private void giveUp(Throwable cause) {
+    gaveUp = true;
+    gathering.fail(
+        new Failure(
+            Failure.Kind.SYSTEM, -1, "the rendezvous cannot be served: " + cause.getMessage(), ""));
+  }
+
+  /** Whether there is more to do. */
+  private boolean serve() {
+    for (Connection c : connections) {
+      if (c.unheard) {
+        lost(c, "what it said could not be dealt with");
       }
-      Gathering.Outcome outcome = gathering.outcome().getNow(null);
-      Optional<Failure> verdict = gathering.verdict().getNow(null);
-      if (outcome != null && !answered) {
-        answered = true;
-        answerAll(outcome);
-      }
-      if (end == null && outcome != null && (outcome.failure() != null || verdict != null)) {
-        LOG.debug("rendezvous {} ended: {}, {}", id.name(), outcome, verdict);
-        end = Deadline.afterMillis(verdict != null ? ANSWER_MILLIS : LINGER_MILLIS);
-        connections.stream().filter(this::hasTable).forEach(this::tellVerdict);
-      }
-      if (end != null) {
-        boolean waits =
-            connections.stream().anyMatch(c -> c.answer != null)
-                || (verdict == null && !gathering.everybodyCame());
-        if (!waits || end.passed()) {
-          return;
-        }
-      }
-      waitForEvents(outcome == null || outcome.failure() != null, end);
-      checkDeadlines();
-      connections.removeIf(c -> c.phase == Phase.CLOSED);
     }
+    if (unused != null && unused.passed()) {
+      gathering.expireUnused(unused);
+      unused = null;
+    }
+    Gathering.Outcome outcome = gathering.outcome().getNow(null);
+    Optional<Failure> verdict = gathering.verdict().getNow(null);
+    if (outcome != null && !answered) {
+      answerAll(outcome);
+      answered = true;
+    }
+    if (end == null && outcome != null && (outcome.failure() != null || verdict != null)) {
+      LOG.debug("rendezvous {} ended: {}, {}", id.name(), outcome, verdict);
+      connections.stream().filter(this::hasTable).forEach(this::tellVerdict);
+      end = Deadline.afterMillis(verdict != null ? ANSWER_MILLIS : LINGER_MILLIS);
+    }
+    if (end != null) {
+      boolean waits =
+          connections.stream().anyMatch(c -> c.answer != null)
+              || (verdict == null && !gathering.everybodyCame());
+      if (!waits || end.passed()) {
+        return false;
+      }
+    }
+    waitForEvents(outcome == null || outcome.failure() != null, end);
+    checkDeadlines();
+    connections.removeIf(c -> c.phase == Phase.CLOSED);
+    return true;
   }
 
   // ---------------------------------------------------------------- waiting
@@ -319,29 +341,36 @@ final class Creator {
   private void accept() {
     for (int i = 0; i < MAX_ACCEPTS && roomForHandshake(); i++) {
       int fd = -1;
+      boolean kept = false;
       try {
         fd = UnixSockets.accept4(listener, UnixSockets.SOCK_NONBLOCK | UnixSockets.SOCK_CLOEXEC);
         if (UnixSockets.peerCredentials(fd).uid() == uid) {
-          connections.add(new Connection(fd));
+          kept = connections.add(new Connection(fd));
         } else {
-          Descriptors.close(fd);
           strangers++;
         }
       } catch (LibcException e) {
-        if (fd >= 0) {
-          Descriptors.close(fd);
-        }
         if (fd < 0 && e.errno() == Errno.EAGAIN) {
           return;
         }
         LOG.debug("rendezvous {}: a connection was not accepted", id.name(), e);
         acceptAgain = Deadline.afterMillis(PAUSE_MILLIS);
         return;
+      } finally {
+        if (fd >= 0 && !kept) {
+          Descriptors.close(fd);
+        }
       }
     }
   }
 
   private void receive(Connection c) {
+    c.unheard = true;
+    hear(c);
+    c.unheard = false;
+  }
+
+  private void hear(Connection c) {
     ReceivedMessage message;
     try {
       message = UnixSockets.recvmsg(c.fd, MAX_PACKET_BYTES, 1, UnixSockets.MSG_DONTWAIT);
@@ -462,10 +491,10 @@ final class Creator {
     LOG.debug("rendezvous {}: a connection ended in phase {}: {}", id.name(), c.phase, why);
     Seat seat = c.seat;
     boolean turnedAway = c.answer != null && c.answer[0] == Answer.FAILED;
-    close(c);
     if (seat != null && !turnedAway) {
       gathering.fail(Failure.gone(seat, why));
     }
+    close(c);
   }
 
   private void close(Connection c) {

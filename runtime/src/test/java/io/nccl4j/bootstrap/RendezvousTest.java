@@ -20,6 +20,7 @@ import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.UnixSockets;
+import io.nccl4j.host.FullHeapMain;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
@@ -618,6 +619,35 @@ class RendezvousTest {
   private static Session.Packet receive(int socket) {
     assertTrue(Descriptors.poll(socket, Descriptors.POLLIN, 5_000) != 0);
     return Session.parse(UnixSockets.recvmsg(socket, 20_000, 8, 0).bytes());
+  }
+
+  /** While others come, the process that made the id has no free Java heap. */
+  @Test
+  @Tag("process")
+  void aFullHeapDoesNotEndIt() throws Exception {
+    List<String> small = List.of("--enable-native-access=ALL-UNNAMED", "-Xmx24m");
+    ChildJvm creator = closeLater(ChildJvm.start(small, FullHeapMain.class, "create", 2000));
+    meet(HexFormat.of().parseHex(creator.expect("id")));
+    creator.tell("");
+    byte[] idBytes = HexFormat.of().parseHex(creator.expect("id"));
+    RendezvousId id = RendezvousId.parse(idBytes);
+    creator.expect("full");
+    List<Integer> sockets = new ArrayList<>();
+    for (int i = 0; i < 8; i++) {
+      int socket = connect(id);
+      sockets.add(socket);
+      boolean unusedIfClosed = send(socket, Session.plain(Session.HELLO, hello(new byte[32])));
+    }
+    creator.expect("freed");
+    sockets.forEach(Descriptors::close);
+    meet(idBytes);
+  }
+
+  private void meet(byte[] id) throws Exception {
+    for (ChildJvm child : List.of(joiners(id, 2, 30_000, 0), joiners(id, 2, 30_000, 1))) {
+      assertEquals("2 peers 1", child.expect("joined"));
+      assertEquals(0, child.await());
+    }
   }
 
   @Test

@@ -594,7 +594,7 @@ final class NcclTrials {
       NcclCommunicator nccl = NcclCommunicator.of(pair.get(0));
       assertThrows(InternalErrorException.class, () -> nccl.shrink(new int[] {1}, false, CONFIG));
       assertEquals(Communicator.State.FAILED, nccl.state());
-      assertThrows(InvalidUsageException.class, nccl::properties);
+      assertThrows(InternalErrorException.class, nccl::properties);
     }
   }
 

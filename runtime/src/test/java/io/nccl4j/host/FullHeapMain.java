@@ -20,8 +20,11 @@ import java.util.concurrent.locks.LockSupport;
  * A process with rank 1 of 2 whose Java heap is full for a while: {@code ID MILLIS}. It submits a
  * sum and asks for a future, prints {@code full}, {@code freed}, and {@code completed THREAD} when
  * the future is complete; then it takes part in another sum, and prints {@code done}.
+ *
+ * <p>Or it serves a unique id meanwhile, which it prints first, when one printed before has been
+ * used and its input says so: {@code create MILLIS}; then it lives until its input ends.
  */
-final class FullHeapMain {
+public final class FullHeapMain {
   private static final FileOutputStream OUT = new FileOutputStream(FileDescriptor.out);
   private static Object[] garbage;
   private static volatile String completer = "nobody";
@@ -32,6 +35,16 @@ final class FullHeapMain {
     long millis = Long.parseLong(arguments[1]);
     byte[] full = line("full");
     byte[] freed = line("freed");
+    if (arguments[0].equals("create")) {
+      // The first one is for code that never ran, see below.
+      System.out.println("id " + UniqueId.create(Backend.HOST));
+      int unusedSignal = System.in.read();
+      System.out.println("id " + UniqueId.create(Backend.HOST));
+      fill(full, millis * 1_000_000);
+      OUT.write(freed);
+      int unusedEnd = System.in.read();
+      return;
+    }
     Communicator communicator =
         Communicator.initRank(
             Device.get(Backend.HOST, 1),
@@ -78,6 +91,9 @@ final class FullHeapMain {
   private static void fill(byte[] full, long nanos) throws IOException {
     int size = 1 << 20;
     long end = Long.MAX_VALUE;
+    // Once before, as above.
+    OUT.write(line("filling"));
+    LockSupport.parkNanos(1);
     while (System.nanoTime() < end) {
       try {
         garbage = new Object[] {garbage, new byte[size]};
