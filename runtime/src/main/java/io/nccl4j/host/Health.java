@@ -150,6 +150,9 @@ final class Health {
       if (work.seenLeaving != peer) {
         // Whatever it did before it left is visible from now on: the next step takes another look.
         work.seenLeaving = peer;
+        work.timesBlockedThen = work.timesBlocked;
+      }
+      if (work.timesBlocked == work.timesBlockedThen) {
         return;
       }
       fail(explanation.left(work, peer));

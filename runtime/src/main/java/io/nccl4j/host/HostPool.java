@@ -40,6 +40,10 @@ final class HostPool extends StreamPool<HostBuffer> {
       this.memory = memory;
     }
 
+    private long address() {
+      return memory.segment().address() + memory.offset();
+    }
+
     @Override
     protected PoolBlock newBlock(StreamPool<?> pool, long offset, long size) {
       return new PoolBlock(pool, this, offset, size);
@@ -47,7 +51,8 @@ final class HostPool extends StreamPool<HostBuffer> {
 
     @Override
     protected void free() {
-      heap.free(memory, () -> true);
+      heap.free(
+          memory, HostProcess.self().quarantine().whenUntouched(address(), memory.bytes()));
     }
   }
 

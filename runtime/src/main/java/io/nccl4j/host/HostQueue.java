@@ -291,9 +291,14 @@ class HostQueue extends Padded {
     HostCommunicator communicator = work.communicator;
     if (error == null && communicator.isHealthy()) {
       try {
-        return work.isCollective()
-            ? communicator.collectives().step(work, patience)
-            : communicator.lanes().step(work);
+        int result =
+            work.isCollective()
+                ? communicator.collectives().step(work, patience)
+                : communicator.lanes().step(work);
+        if (result == Step.BLOCKED) {
+          work.timesBlocked++;
+        }
+        return result;
       } catch (NcclException e) {
         communicator.health().fail(e);
       } catch (RuntimeException | Error e) {

@@ -35,6 +35,12 @@ final class HostWork extends Work {
   /** A rank that was seen to have left while this work waited for it; −1 if none was. */
   int seenLeaving;
 
+  /** Steps that found it blocked; may wrap. */
+  int timesBlocked;
+
+  /** The same when a rank was seen to have left. */
+  int timesBlockedThen;
+
   /** Whether the data travels in the outbox itself. */
   boolean lowLatency;
 
@@ -73,6 +79,7 @@ final class HostWork extends Work {
     cursor = 0;
     blockedOn = -1;
     seenLeaving = -1;
+    timesBlocked = 0;
     slowSince = 0;
   }
 

@@ -38,6 +38,6 @@ public abstract class PoolChunk {
     return false;
   }
 
-  /** Gives the memory back; nothing uses it any more. */
+  /** Gives the memory back as soon as no peer can touch it; this process does not any more. */
   protected abstract void free();
 }

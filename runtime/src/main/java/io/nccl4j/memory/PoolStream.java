@@ -112,6 +112,19 @@ final class PoolStream<B extends DeviceBuffer> {
     cachedBytes += block.size();
   }
 
+  /** Whether the stream has passed the last use of all closed blocks. */
+  boolean isPassed() {
+    long passed = stream.passed();
+    for (PoolBlock first : closed) {
+      for (PoolBlock block = first; block != null; block = block.next) {
+        if (block.closedAt > passed) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
   /** Hands the blocks that the stream has passed to the pool. */
   void harvest(StreamPool<?> pool) {
     long passed = stream.passed();
@@ -119,7 +132,7 @@ final class PoolStream<B extends DeviceBuffer> {
       PoolBlock kept = null;
       for (PoolBlock block = closed[i]; block != null; ) {
         PoolBlock following = block.next;
-        if (block.closedAt <= passed && !pool.isInReach(block)) {
+        if (block.closedAt <= passed && pool.isFree(block)) {
           cachedBytes -= block.size();
           pool.giveBack(block);
         } else {

@@ -85,6 +85,11 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
     return false;
   }
 
+  /** Whether a block that its stream has passed may become part of another one. */
+  final boolean isFree(PoolBlock block) {
+    return closed || !isInReach(block);
+  }
+
   /** Takes the initial chunk. */
   protected final synchronized void reserveInitial() {
     if (options.initialBytes() > 0) {
@@ -370,7 +375,7 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
     if (now.openBuffers() > 0) {
       throw refusal(now.openBuffers() + " of its buffers are open", "close its buffers before it");
     }
-    if (now.cachedBytes() > 0) {
+    if (!allPassed()) {
       throw refusal(
           "streams have not passed the last use of " + now.cachedBytes() + " bytes",
           "synchronize the streams that used it before closing it");
@@ -381,9 +386,23 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
           "close their registrations and windows, or the communicators, before it");
     }
     closed = true;
+    // What peers of a failed communicator may touch, too: a chunk waits for them when it is freed.
+    harvest();
     recent = null;
     streams.clear();
     trimTo(0);
+  }
+
+  private boolean allPassed() {
+    for (PoolStream<B> blocks : streams.values()) {
+      blocks.enter();
+      boolean passed = blocks.isPassed();
+      blocks.leave();
+      if (!passed) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private InvalidUsageException refusal(String why, String remedy) {

@@ -48,6 +48,27 @@ class CloseTest {
     ranks.sum(rank, 3, stream);
   }
 
+  /** Two looks without a step between them, as a stream gets that another one waits for. */
+  @Test
+  void aRankMayLeaveWhenItHasDoneItsPart() {
+    try (HostRanks ranks = new HostRanks(2, BYTES)) {
+      HostStream stream = (HostStream) ranks.streams.get(0);
+      ranks.sum(0, 3);
+      assertTrue(stream.tryOwn());
+      try {
+        assertEquals(Step.BLOCKED, stream.run(stream.tail()));
+        ranks.sum(1, 3);
+        ranks.streams.get(1).synchronize();
+        ranks.get(1).close();
+        stream.checkFaults();
+        stream.checkFaults();
+      } finally {
+        stream.disown();
+      }
+      stream.synchronize();
+    }
+  }
+
   @Test
   void aRankThatLeftFailsThoseThatNeedItAtOnce() {
     try (HostRanks ranks = new HostRanks(3, BYTES)) {

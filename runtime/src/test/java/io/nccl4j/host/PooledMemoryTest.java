@@ -133,6 +133,38 @@ class PooledMemoryTest {
     }
   }
 
+  /** Closing the pool does not wait for that: its memory is freed later. */
+  @Test
+  void aPoolClosesWhileAPeerMayWriteToItsMemory() throws Exception {
+    try (HostRanks ranks = new HostRanks(2, 64);
+        MemoryPool pool = ranks.get(0).device().newMemoryPool()) {
+      HostStream late = (HostStream) ranks.streams.get(1);
+      Stream stream = ranks.streams.get(0);
+      DeviceBuffer buffer = pool.allocate(100_000, stream);
+      DeviceBuffer theirs = ranks.get(1).device().allocate(100_000);
+      while (!late.tryOwn()) {
+        Thread.onSpinWait();
+      }
+      ranks.get(0).allReduce(buffer, buffer, 25_000, DataType.INT32, ReduceOp.SUM, stream);
+      ranks.get(1).allReduce(theirs, theirs, 25_000, DataType.INT32, ReduceOp.SUM, late);
+      assertFalse(stream.query());
+      ranks.get(0).abort();
+      assertThrows(NcclException.class, stream::synchronize);
+      buffer.close();
+      pool.close();
+      Device device = ranks.get(0).device();
+      assertTrue(device.memory().bytes(MemoryPurpose.POOL) >= 100_000, "freed too early");
+      late.disown();
+      assertThrows(NcclException.class, late::synchronize);
+      theirs.close();
+      long start = System.nanoTime();
+      while (device.memory().bytes(MemoryPurpose.POOL) > 0) {
+        assertTrue(System.nanoTime() - start < 5_000_000_000L, device.memory()::toString);
+        Thread.onSpinWait();
+      }
+    }
+  }
+
   @Test
   void poolsAreBooked() {
     Device device = Device.get(Backend.HOST, 901);
