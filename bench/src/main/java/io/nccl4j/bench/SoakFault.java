@@ -118,14 +118,25 @@ record SoakFault(Kind kind, Set<Integer> ranks, int step, double when, Duration 
       case NONE, SLOW, STOP_SHORT -> false;
       // An aborted communicator fails the streams it is in, and they the others.
       case ABORT ->
-          failure instanceof AbortedException || !alone && failure instanceof PeerFailedException;
-      case LEAVE -> failure instanceof PeerFailedException && named;
+          failure instanceof AbortedException && named
+              || !alone && failure instanceof PeerFailedException;
+      case LEAVE -> failure instanceof PeerFailedException && named || !alone && isDropped(failure);
       case KILL ->
           failure instanceof PeerFailedException && named
+              || !alone && isDropped(failure)
               // A process killed before it joined looks like one that never started.
               || failure instanceof DeadlineException && isEarly();
       case STOP_LONG ->
           failure instanceof DeadlineException || failure instanceof PeerFailedException;
     };
+  }
+
+  /** Because a stream that it shared with another communicator failed for a rank that is gone. */
+  private static boolean isDropped(NcclException failure) {
+    Throwable cause = failure;
+    while (cause instanceof AbortedException) {
+      cause = cause.getCause();
+    }
+    return failure instanceof AbortedException && cause instanceof PeerFailedException;
   }
 }

@@ -7,11 +7,11 @@ import java.util.List;
 
 /**
  * How something that a process has in use grew during the soak: the median of the samples' last
- * quarter against that of their second. What the first quarter has is warm-up, as is the process's
+ * quarter against that of their third. What the first half has is warm-up, as is the process's
  * first minute; and single samples mean nothing: compilers and collectors come and go.
  *
  * @param quantity what was measured
- * @param early median of the second quarter
+ * @param early median of the third quarter
  * @param late median of the last quarter
  */
 public record SoakGrowth(Quantity quantity, long early, long late) {
@@ -32,7 +32,7 @@ public record SoakGrowth(Quantity quantity, long early, long late) {
         growths.add(
             new SoakGrowth(
                 quantity,
-                median(samples.subList(n / 4, n / 2), quantity),
+                median(samples.subList(n / 2, n - n / 4), quantity),
                 median(samples.subList(n - n / 4, n), quantity)));
       }
     }

@@ -8,11 +8,9 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.NcclException;
-import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.lang.foreign.Arena;
@@ -652,19 +650,14 @@ final class SoakRank {
   private void failed(NcclException e, @Nullable List<Integer> ranks) {
     failed = true;
     Set<Integer> culprits = new HashSet<>();
-    // A call on a communicator that has failed before is refused, with the failure as its cause.
-    NcclException first =
-        e instanceof InvalidUsageException && e.getCause() instanceof NcclException cause
-            ? cause
-            : e;
-    if (first instanceof PeerFailedException peer) {
+    for (int culprit : e.failedRanks()) {
       if (ranks == null) {
         culprits.addAll(episode.fault().ranks());
-      } else if (peer.rank() >= 0 && peer.rank() < ranks.size()) {
-        culprits.add(ranks.get(peer.rank()));
+      } else if (culprit < ranks.size()) {
+        culprits.add(ranks.get(culprit));
       }
     }
-    if (!episode.fault().allows(first, culprits, !episode.hasFamilies())) {
+    if (!episode.fault().allows(e, culprits, !episode.hasFamilies())) {
       problem(
           e
               + " (names "

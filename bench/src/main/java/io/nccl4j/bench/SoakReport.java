@@ -66,7 +66,7 @@ public record SoakReport(String version, List<Soak.Result> phases) {
       out.println("# " + phase.settings().processes() + " processes, episodes with:" + faults);
     }
     out.println(
-        "# what is in use: median of the samples' second quarter, of their last, the most growth");
+        "# what is in use: median of the samples' third quarter, of their last, the most growth");
     for (Soak.Result phase : phases) {
       new TreeMap<>(phase.growths())
           .forEach(

@@ -11,6 +11,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.bench.SoakUsage.Quantity;
@@ -223,13 +224,13 @@ class SoakTest {
       List<SoakUsage> samples = new ArrayList<>();
       for (int i = 0; i < 40; i++) {
         // A warm-up, and now and then something that goes again.
-        samples.add(usage(quantity, i < 10 ? i : i % 7 == 0 ? Long.MAX_VALUE : 10));
+        samples.add(usage(quantity, i < 20 ? i : i % 7 == 0 ? Long.MAX_VALUE : 20));
       }
       SoakGrowth flat = SoakGrowth.of(samples, Duration.ZERO).get(quantity.ordinal());
       assertFalse(flat.isLeak(), flat::toString);
       samples.clear();
       for (int i = 0; i < 40; i++) {
-        samples.add(usage(quantity, i * (quantity.limit() / 15 + 1)));
+        samples.add(usage(quantity, i * (quantity.limit() / 8 + 1)));
       }
       SoakGrowth leak = SoakGrowth.of(samples, Duration.ZERO).get(quantity.ordinal());
       assertTrue(leak.isLeak(), leak::toString);
@@ -283,7 +284,15 @@ class SoakTest {
       assertFalse(fault(kind).allows(peer, Set.of(), true), kind::label);
       assertFalse(fault(kind).allows(deadline, Set.of(), true), kind::label);
     }
-    assertTrue(fault(SoakFault.Kind.ABORT).allows(aborted, Set.of(), true));
+    NcclException dropped = new AbortedException("dropped", "").causedBy(peer);
+    for (SoakFault.Kind kind : List.of(SoakFault.Kind.KILL, SoakFault.Kind.LEAVE)) {
+      assertTrue(fault(kind).allows(dropped, Set.of(1), false), kind::label);
+      assertFalse(fault(kind).allows(dropped, Set.of(1), true), kind::label);
+      assertFalse(fault(kind).allows(aborted, Set.of(2), false), kind::label);
+    }
+    assertTrue(fault(SoakFault.Kind.ABORT).allows(aborted, Set.of(2), true));
+    assertFalse(fault(SoakFault.Kind.ABORT).allows(aborted, Set.of(1), true));
+    assertFalse(fault(SoakFault.Kind.ABORT).allows(aborted, Set.of(), true));
     assertFalse(fault(SoakFault.Kind.ABORT).allows(peer, Set.of(2), true));
     assertTrue(fault(SoakFault.Kind.STOP_LONG).allows(deadline, Set.of(), true));
   }

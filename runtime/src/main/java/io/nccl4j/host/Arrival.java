@@ -2,9 +2,12 @@ package io.nccl4j.host;
 
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.bootstrap.Member;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntFunction;
+import org.jspecify.annotations.Nullable;
 
 /** Waits until all ranks of a communicator have attached to its control block. */
 final class Arrival {
@@ -13,8 +16,17 @@ final class Arrival {
 
   private Arrival() {}
 
+  /**
+   * Waits.
+   *
+   * @param whyNever says why a rank that has not come will not come any more; null if it may
+   */
   static void await(
-      HostCommunicator self, ControlBlock control, LocalPart part, long deadlineNanos) {
+      HostCommunicator self,
+      ControlBlock control,
+      LocalPart part,
+      long deadlineNanos,
+      IntFunction<@Nullable NcclException> whyNever) {
     int sleeps = 0;
     for (int k = 0; k < self.nranks(); k++) {
       while (!hasCome(self, control, k)) {
@@ -27,17 +39,12 @@ final class Arrival {
                   + " did not attach before the init timeout",
               "see whether those processes hang; init-timeout sets the deadline");
         }
-        if (++sleeps % SLEEPS_PER_LOOK == 0 && isGone(part, k)) {
-          throw new PeerFailedException(
-              k,
-              "communicator "
-                  + self.name()
-                  + ": rank "
-                  + k
-                  + " died while it joined (process "
-                  + pid(part, k)
-                  + ")",
-              "look at its output");
+        if (++sleeps % SLEEPS_PER_LOOK == 0) {
+          NcclException never = isGone(part, k) ? died(self, part, k) : whyNever.apply(k);
+          // It may have come just before.
+          if (never != null && !hasCome(self, control, k)) {
+            throw never;
+          }
         }
         if (Thread.currentThread().isInterrupted()) {
           throw new InterruptedWaitException(
@@ -52,6 +59,19 @@ final class Arrival {
         LockSupport.parkNanos(SLEEP_NANOS);
       }
     }
+  }
+
+  private static PeerFailedException died(HostCommunicator self, LocalPart part, int k) {
+    return new PeerFailedException(
+        k,
+        "communicator "
+            + self.name()
+            + ": rank "
+            + k
+            + " died while it joined (process "
+            + pid(part, k)
+            + ")",
+        "look at its output");
   }
 
   private static boolean hasCome(HostCommunicator self, ControlBlock control, int k) {

@@ -280,7 +280,8 @@ final class Health {
             blamed(k, reason), problem, "see that rank's message; close this communicator"));
   }
 
-  private boolean isQuiet(int k) {
+  /** Whether a rank has failed and ended all it did on behalf of this communicator, or is dead. */
+  boolean isQuiet(int k) {
     return RankState.isQuiet(control.getAcquire(control.state(k)))
         || part.group().isDead(part.processOf(k));
   }

@@ -20,6 +20,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -118,7 +119,7 @@ public final class HostBackend implements BackendRuntime {
       }
     }
     for (HostCommunicator rank : ranks) {
-      rank.awaitAll(System.nanoTime());
+      rank.awaitAll(System.nanoTime(), k -> null);
     }
     return List.copyOf(ranks);
   }
@@ -134,6 +135,7 @@ public final class HostBackend implements BackendRuntime {
    * agreed to come.
    *
    * @param start when the call began, which the init timeout counts from
+   * @param whyNever says why a rank that has not come will not come any more; null if it may
    */
   static HostCommunicator attach(
       int rank,
@@ -142,10 +144,11 @@ public final class HostBackend implements BackendRuntime {
       CommunicatorConfig config,
       String name,
       Provisions provisions,
-      long start) {
+      long start,
+      IntFunction<@Nullable NcclException> whyNever) {
     HostCommunicator communicator = create(rank, device, part, config, name, provisions);
     try {
-      communicator.awaitAll(deadline(start, config.initTimeout()));
+      communicator.awaitAll(deadline(start, config.initTimeout()), whyNever);
       return communicator;
     } catch (NcclException e) {
       communicator.health().fail(Interrupts.asFailure(e));

@@ -28,6 +28,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -148,11 +149,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   /**
    * Waits until all ranks are there.
    *
+   * @param whyNever see {@link Arrival}
    * @throws DeadlineException if they are not in time
    * @throws PeerFailedException if one says of itself what cannot be
    */
-  void awaitAll(long deadlineNanos) {
-    Arrival.await(this, control, part, deadlineNanos);
+  void awaitAll(long deadlineNanos, IntFunction<@Nullable NcclException> whyNever) {
+    Arrival.await(this, control, part, deadlineNanos, whyNever);
     for (int k = 0; k < nranks(); k++) {
       heapOf[k] = part.group().heap(part.processOf(k));
       if (spansProcesses) {

@@ -51,8 +51,7 @@ final class HostPool extends StreamPool<HostBuffer> {
 
     @Override
     protected void free() {
-      heap.free(
-          memory, HostProcess.self().quarantine().whenUntouched(address(), memory.bytes()));
+      heap.free(memory, HostProcess.self().quarantine().whenUntouched(address(), memory.bytes()));
     }
   }
 

@@ -11,6 +11,7 @@ import io.nccl4j.schedule.Padded;
 import io.nccl4j.spi.Failures;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -368,10 +369,12 @@ class HostQueue extends Padded {
           .health()
           .fail(
               new AbortedException(
-                  work.describe()
-                      + " was dropped, because an earlier work of its stream failed: "
-                      + earlier.problem(),
-                  "create a new communicator and stream"),
+                      work.describe()
+                          + " was dropped, because an earlier work of its stream failed: "
+                          + earlier.problem(),
+                      "create a new communicator and stream",
+                      List.of(communicator.rank()))
+                  .causedBy(earlier),
               RankState.DROPPED,
               communicator.rank(),
               work.seq);

@@ -189,7 +189,7 @@ final class Joining {
       throw e;
     }
     String name = HostBackend.nameOf(config, found());
-    return HostBackend.attach(rank, device, part, config, name, taken, start);
+    return HostBackend.attach(rank, device, part, config, name, taken, start, k -> null);
   }
 
   /**

@@ -7,6 +7,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.schedule.GroupScope;
+import io.nccl4j.spi.Failures;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import java.util.stream.IntStream;
@@ -148,7 +149,38 @@ final class Split {
       throw e;
     }
     return HostBackend.attach(
-        rank, device, part, config, name, Objects.requireNonNull(provisions), start);
+        rank,
+        device,
+        part,
+        config,
+        name,
+        Objects.requireNonNull(provisions),
+        start,
+        k -> whyNever(members[k]));
+  }
+
+  /**
+   * Why a rank of the parent does not come: the parent failed in the middle of the last exchange,
+   * and that rank, which is quiet, has left this call.
+   */
+  private @Nullable NcclException whyNever(int parentRank) {
+    if (!parent.health().isQuiet(parentRank)) {
+      return null;
+    }
+    parent.health().look();
+    NcclException failure = parent.health().failure();
+    return failure == null
+        ? null
+        : Failures.again(
+            failure,
+            "split: rank "
+                + parentRank
+                + " of communicator "
+                + parent.name()
+                + " takes no part: "
+                + failure.problem(),
+            failure.remedy(),
+            failure.failedRanks());
   }
 
   /** The part of a child here, made by its first local rank. */

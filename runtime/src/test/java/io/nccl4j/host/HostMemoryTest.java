@@ -138,11 +138,11 @@ class HostMemoryTest {
     long now = System.nanoTime();
     CompletableFuture<HostCommunicator> other =
         CompletableFuture.supplyAsync(
-            () -> HostBackend.attach(0, device, good, config, "pair", ofGood, now));
+            () -> HostBackend.attach(0, device, good, config, "pair", ofGood, now, k -> null));
     // No configuration: any failure of a constructor.
     assertThrows(
         NullPointerException.class,
-        () -> HostBackend.attach(1, device, bad, null, "pair", ofBad, now));
+        () -> HostBackend.attach(1, device, bad, null, "pair", ofBad, now, k -> null));
     ExecutionException e =
         assertThrows(ExecutionException.class, () -> other.get(20, TimeUnit.SECONDS));
     assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());

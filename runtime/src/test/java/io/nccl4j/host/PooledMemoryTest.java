@@ -136,8 +136,8 @@ class PooledMemoryTest {
   /** Closing the pool does not wait for that: its memory is freed later. */
   @Test
   void aPoolClosesWhileAPeerMayWriteToItsMemory() throws Exception {
-    try (HostRanks ranks = new HostRanks(2, 64);
-        MemoryPool pool = ranks.get(0).device().newMemoryPool()) {
+    try (HostRanks ranks = new HostRanks(2, 64)) {
+      MemoryPool pool = ranks.get(0).device().newMemoryPool();
       HostStream late = (HostStream) ranks.streams.get(1);
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(100_000, stream);

@@ -1,7 +1,11 @@
 package io.nccl4j.host;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
@@ -10,6 +14,9 @@ import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -108,6 +115,60 @@ class SplitAndCloseTest {
   @Test
   void threads() throws Exception {
     churnThreads(1500);
+  }
+
+  /** Owns the stream in which a thread waits for other ranks; it gets no further then. */
+  private static HostQueue hold(Thread thread) {
+    while (true) {
+      for (HostQueue stream : Progress.streams()) {
+        if (stream.isSubmittedBy(thread) && stream.hasPending() && stream.tryOwn()) {
+          if (stream.hasPending()) {
+            return stream;
+          }
+          stream.disown();
+        }
+      }
+      Thread.onSpinWait();
+    }
+  }
+
+  private static Thread split(HostRanks ranks, int rank, CompletableFuture<Communicator> child) {
+    return Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              try {
+                child.complete(ranks.get(rank).split(0, rank));
+              } catch (NcclException e) {
+                child.completeExceptionally(e);
+              }
+            });
+  }
+
+  /** Rank 0 has gone on to the child when rank 1 hears in the last exchange that it cannot. */
+  @Test
+  void anAbortInTheMiddleOfASplitEndsItOnAllRanks() throws Exception {
+    try (HostRanks ranks = new HostRanks(NRANKS, 64)) {
+      List<CompletableFuture<Communicator>> children =
+          List.of(new CompletableFuture<>(), new CompletableFuture<>());
+      Thread zero = split(ranks, 0, children.get(0));
+      HostQueue firstExchange = hold(zero);
+      HostQueue lastExchange = hold(split(ranks, 1, children.get(1)));
+      firstExchange.disown();
+      while (Arrays.stream(zero.getStackTrace())
+          .noneMatch(frame -> frame.getClassName().equals(Arrival.class.getName()))) {
+        Thread.sleep(1);
+      }
+      long start = System.nanoTime();
+      ranks.get(1).abort();
+      lastExchange.disown();
+      for (CompletableFuture<Communicator> child : children) {
+        Throwable e = assertThrows(ExecutionException.class, child::get).getCause();
+        assertEquals(List.of(1), assertInstanceOf(AbortedException.class, e).failedRanks());
+      }
+      long millis = (System.nanoTime() - start) / 1_000_000;
+      assertTrue(millis < 5000, () -> "after " + millis + " ms");
+    }
   }
 
   /** About a minute each. */
