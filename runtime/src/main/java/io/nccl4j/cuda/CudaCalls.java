@@ -72,7 +72,11 @@ final class CudaCalls {
     @Override
     public @Nullable NcclException over() {
       NcclException cause = health.failure();
-      return cause == null ? null : Failures.again(cause);
+      if (cause == null) {
+        return null;
+      }
+      health.told();
+      return Failures.again(cause);
     }
 
     @Override

@@ -219,6 +219,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     pending.await();
     NcclException cause = health.failure();
     if (cause != null) {
+      health.told();
       throw Failures.again(
           cause,
           "communicator " + name + " has failed: " + cause.problem(),
@@ -311,7 +312,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   public Optional<NcclException> failure() {
-    return Optional.ofNullable(health.stopped());
+    NcclException found = health.stopped();
+    if (found != null) {
+      health.told();
+    }
+    return Optional.ofNullable(found);
   }
 
   @Override
@@ -532,7 +537,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
         registrations.end();
       }
       // NCCL may have ended operations that contradict each other without a word.
-      NcclException contradiction = health.failure() == null ? health.outcome() : null;
+      NcclException contradiction = health.untold();
       holders.release();
       closed = true;
       team.left(this);

@@ -24,6 +24,9 @@ final class CudaHealth {
 
   private volatile long failedNanos;
 
+  /** Whether the program hears of the failure, by an operation if not at once. */
+  private volatile boolean told;
+
   CudaHealth(CudaCommunicator communicator, Team team, NcclHandle nccl, CudaHolders holders) {
     this.communicator = communicator;
     this.team = team;
@@ -40,6 +43,7 @@ final class CudaHealth {
   void throwIfFailed() {
     NcclException cause = failure.get();
     if (cause != null) {
+      told();
       throw Failures.again(cause);
     }
   }
@@ -64,7 +68,25 @@ final class CudaHealth {
         fail(e);
       }
     }
-    return failure.get();
+    NcclException found = failure.get();
+    if (found != null) {
+      told();
+    }
+    return found;
+  }
+
+  /** The program hears of the failure. */
+  void told() {
+    told = true;
+  }
+
+  /** A failure that the program has not heard of, after a last look at the ranks here. */
+  @Nullable NcclException untold() {
+    NcclException known = failure.get();
+    if (known == null) {
+      return outcome();
+    }
+    return told ? null : Failures.again(known);
   }
 
   /** Fails this rank and those of this process with it, and makes NCCL stop. Any thread. */

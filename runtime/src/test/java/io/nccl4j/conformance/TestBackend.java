@@ -111,6 +111,11 @@ final class TestBackend {
     buffers.forEach(DeviceBuffer::close);
   }
 
+  /** Skips a test, saying so, on real GPUs. */
+  static void requireNoGpus(String reason) {
+    Assumptions.assumeTrue(BACKEND == Backend.HOST || STAND_IN, reason);
+  }
+
   /** Skips a test, saying so, of what only the host engine promises. */
   static void requireHost(String reason) {
     Assumptions.assumeTrue(BACKEND == Backend.HOST, reason);

@@ -10,6 +10,9 @@ import org.jspecify.annotations.Nullable;
  * element by element when there are few. Every data type and reduction has one.
  */
 public abstract class BlockFold implements FoldKernel {
+  /** What loops run over is a multiple of this. */
+  private static final int LEAST_TURNS = 64;
+
   /** Up to here the copies into arrays cost more than they save. */
   private static final int FEW = 4;
 
@@ -42,6 +45,15 @@ public abstract class BlockFold implements FoldKernel {
       int count = (int) Math.min(Scratch.BLOCK, elements - done);
       foldBlock(in, inOffset, n, out, outOffset, m, done * size, count, used, scratch);
     }
+  }
+
+  /**
+   * How many elements of the arrays the loops run over for {@code count} of them. The compiler
+   * makes little of a loop that had few turns whenever it looked, and leaves it at that when there
+   * are many: so none has few. What lies behind the elements is worth nothing.
+   */
+  static int turns(int count) {
+    return count + LEAST_TURNS - 1 & -LEAST_TURNS;
   }
 
   /** Folds {@code count} elements one by one, {@code shift} bytes behind the offsets. */

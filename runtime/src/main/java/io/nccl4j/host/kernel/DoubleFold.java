@@ -59,28 +59,29 @@ final class DoubleFold extends BlockFold {
       int count,
       long @Nullable [] scalars,
       Scratch scratch) {
+    int turns = turns(count);
     double[] accumulator = scratch.doubleAccumulator();
     double[] operand = scratch.doubleOperand();
     MemorySegment.copy(in[0], JAVA_DOUBLE_UNALIGNED, inOffset[0] + shift, accumulator, 0, count);
     if (scalars != null) {
-      scale(accumulator, Double.longBitsToDouble(scalars[0]), count);
+      scale(accumulator, Double.longBitsToDouble(scalars[0]), turns);
     }
     for (int k = 1; k < n; k++) {
       MemorySegment.copy(in[k], JAVA_DOUBLE_UNALIGNED, inOffset[k] + shift, operand, 0, count);
       if (kind == ReduceOp.Kind.PROD) {
-        multiply(accumulator, operand, count);
+        multiply(accumulator, operand, turns);
       } else if (scalars == null) {
-        add(accumulator, operand, count);
+        add(accumulator, operand, turns);
       } else {
-        addScaled(accumulator, operand, Double.longBitsToDouble(scalars[k]), count);
+        addScaled(accumulator, operand, Double.longBitsToDouble(scalars[k]), turns);
       }
     }
     if (kind == ReduceOp.Kind.AVG) {
-      scale(accumulator, 1d / n, count);
+      scale(accumulator, 1d / n, turns);
     }
     long[] bits = scratch.longAccumulator();
     MemorySegment.copy(scratch.doubleBits(), JAVA_LONG_UNALIGNED, 0, bits, 0, count);
-    canonicalise(bits, count);
+    canonicalise(bits, turns);
     for (int o = 0; o < m; o++) {
       MemorySegment.copy(bits, 0, out[o], JAVA_LONG_UNALIGNED, outOffset[o] + shift, count);
     }

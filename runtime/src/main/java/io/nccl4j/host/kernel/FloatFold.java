@@ -87,24 +87,25 @@ final class FloatFold extends BlockFold {
       int count,
       long @Nullable [] scalars,
       Scratch scratch) {
+    int turns = turns(count);
     float[] accumulator = scratch.floatAccumulator();
     float[] operand = scratch.floatOperand();
     load(in[0], inOffset[0] + shift, accumulator, count, scratch);
     if (scalars != null) {
-      scale(accumulator, scalar(scalars[0]), count);
+      scale(accumulator, scalar(scalars[0]), turns);
     }
     for (int k = 1; k < n; k++) {
       load(in[k], inOffset[k] + shift, operand, count, scratch);
       if (kind == ReduceOp.Kind.PROD) {
-        multiply(accumulator, operand, count);
+        multiply(accumulator, operand, turns);
       } else if (scalars == null) {
-        add(accumulator, operand, count);
+        add(accumulator, operand, turns);
       } else {
-        addScaled(accumulator, operand, scalar(scalars[k]), count);
+        addScaled(accumulator, operand, scalar(scalars[k]), turns);
       }
     }
     if (kind == ReduceOp.Kind.AVG) {
-      scale(accumulator, 1f / n, count);
+      scale(accumulator, 1f / n, turns);
     }
     store(accumulator, out, outOffset, m, shift, count, scratch);
   }
@@ -140,6 +141,18 @@ final class FloatFold extends BlockFold {
   private static void widenHalves(short[] halves, float[] values, int count) {
     for (int i = 0; i < count; i++) {
       values[i] = Float.float16ToFloat(halves[i]);
+    }
+  }
+
+  private static void widenBfloats(short[] bfloats, float[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = SmallFloats.fromBfloat16(bfloats[i]);
+    }
+  }
+
+  private static void narrowToBfloats(float[] values, short[] bfloats, int count) {
+    for (int i = 0; i < count; i++) {
+      bfloats[i] = SmallFloats.toBfloat16(values[i]);
     }
   }
 
@@ -200,21 +213,17 @@ final class FloatFold extends BlockFold {
       case FLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        widenHalves(raw, values, count);
+        widenHalves(raw, values, turns(count));
       }
       case BFLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        for (int i = 0; i < count; i++) {
-          values[i] = SmallFloats.fromBfloat16(raw[i]);
-        }
+        widenBfloats(raw, values, turns(count));
       }
       default -> {
         byte[] raw = scratch.bytes();
         MemorySegment.copy(segment, JAVA_BYTE, offset, raw, 0, count);
-        for (int i = 0; i < count; i++) {
-          values[i] = float8.toFloat(raw[i]);
-        }
+        float8.toFloats(raw, values, turns(count));
       }
     }
   }
@@ -231,7 +240,7 @@ final class FloatFold extends BlockFold {
       case FLOAT32 -> {
         int[] bits = scratch.intAccumulator();
         MemorySegment.copy(scratch.floatBits(), JAVA_INT_UNALIGNED, 0, bits, 0, count);
-        canonicalise(bits, count);
+        canonicalise(bits, turns(count));
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(bits, 0, out[o], JAVA_INT_UNALIGNED, outOffset[o] + shift, count);
         }
@@ -240,15 +249,14 @@ final class FloatFold extends BlockFold {
         short[] raw = scratch.shorts();
         int[] pairs = scratch.intAccumulator();
         if (type == DataType.FLOAT16) {
-          narrowToHalves(values, raw, count);
-          MemorySegment.copy(scratch.shortBits(), JAVA_INT_UNALIGNED, 0, pairs, 0, count + 1 >> 1);
-          if (hasNan(pairs, count + 1 >> 1)) {
-            canonicaliseHalves(raw, count);
+          narrowToHalves(values, raw, turns(count));
+          int turns = turns(count);
+          MemorySegment.copy(scratch.shortBits(), JAVA_INT_UNALIGNED, 0, pairs, 0, turns >> 1);
+          if (hasNan(pairs, turns >> 1)) {
+            canonicaliseHalves(raw, turns);
           }
         } else {
-          for (int i = 0; i < count; i++) {
-            raw[i] = SmallFloats.toBfloat16(values[i]);
-          }
+          narrowToBfloats(values, raw, turns(count));
         }
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(raw, 0, out[o], JAVA_SHORT_UNALIGNED, outOffset[o] + shift, count);
@@ -256,9 +264,7 @@ final class FloatFold extends BlockFold {
       }
       default -> {
         byte[] raw = scratch.bytes();
-        for (int i = 0; i < count; i++) {
-          raw[i] = float8.fromFloat(values[i]);
-        }
+        float8.fromFloats(values, raw, turns(count));
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(raw, 0, out[o], JAVA_BYTE, outOffset[o] + shift, count);
         }

@@ -105,23 +105,24 @@ final class IntFold extends BlockFold {
       int count,
       long @Nullable [] scalars,
       Scratch scratch) {
+    int turns = turns(count);
     int[] accumulator = scratch.intAccumulator();
     int[] operand = scratch.intOperand();
     load(in[0], inOffset[0] + shift, accumulator, count, scratch);
     if (scalars != null) {
-      scale(accumulator, (int) scalars[0], count);
+      scale(accumulator, (int) scalars[0], turns);
     }
     for (int k = 1; k < n; k++) {
       load(in[k], inOffset[k] + shift, operand, count, scratch);
       switch (kind) {
-        case PROD -> multiply(accumulator, operand, count);
-        case MIN -> minimum(accumulator, operand, count);
-        case MAX -> maximum(accumulator, operand, count);
+        case PROD -> multiply(accumulator, operand, turns);
+        case MIN -> minimum(accumulator, operand, turns);
+        case MAX -> maximum(accumulator, operand, turns);
         default -> {
           if (scalars == null) {
-            add(accumulator, operand, count);
+            add(accumulator, operand, turns);
           } else {
-            addScaled(accumulator, operand, (int) scalars[k], count);
+            addScaled(accumulator, operand, (int) scalars[k], turns);
           }
         }
       }
@@ -130,10 +131,10 @@ final class IntFold extends BlockFold {
       for (int i = 0; i < count; i++) {
         accumulator[i] = average(accumulator[i], n);
       }
-    } else if (floating || flipped) {
-      for (int i = 0; i < count; i++) {
-        accumulator[i] = fromKey(accumulator[i]);
-      }
+    } else if (flipped) {
+      flip(accumulator, turns);
+    } else if (floating) {
+      fromKeys(accumulator, turns);
     }
     store(accumulator, out, outOffset, m, shift, count, scratch);
   }
@@ -232,24 +233,61 @@ final class IntFold extends BlockFold {
       case Byte.BYTES -> {
         byte[] raw = scratch.bytes();
         MemorySegment.copy(segment, JAVA_BYTE, offset, raw, 0, count);
-        int kept = type == DataType.UINT8 ? 0xff : -1;
-        for (int i = 0; i < count; i++) {
-          values[i] = raw[i] & kept;
-        }
+        widen(raw, values, type == DataType.UINT8 ? 0xff : -1, turns(count));
       }
       case Short.BYTES -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        for (int i = 0; i < count; i++) {
-          values[i] = raw[i];
-        }
+        widen(raw, values, turns(count));
       }
       default -> MemorySegment.copy(segment, JAVA_INT_UNALIGNED, offset, values, 0, count);
     }
-    if (floating || flipped) {
-      for (int i = 0; i < count; i++) {
-        values[i] = toKey(values[i]);
-      }
+    if (flipped) {
+      flip(values, turns(count));
+    } else if (floating) {
+      toKeys(values, turns(count));
+    }
+  }
+
+  private static void flip(int[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] ^= Integer.MIN_VALUE;
+    }
+  }
+
+  private void toKeys(int[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = toKey(values[i]);
+    }
+  }
+
+  private void fromKeys(int[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = fromKey(values[i]);
+    }
+  }
+
+  private static void widen(byte[] raw, int[] values, int kept, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = raw[i] & kept;
+    }
+  }
+
+  private static void widen(short[] raw, int[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = raw[i];
+    }
+  }
+
+  private static void narrow(int[] values, byte[] raw, int count) {
+    for (int i = 0; i < count; i++) {
+      raw[i] = (byte) values[i];
+    }
+  }
+
+  private static void narrow(int[] values, short[] raw, int count) {
+    for (int i = 0; i < count; i++) {
+      raw[i] = (short) values[i];
     }
   }
 
@@ -264,18 +302,14 @@ final class IntFold extends BlockFold {
     switch (type.byteSize()) {
       case Byte.BYTES -> {
         byte[] raw = scratch.bytes();
-        for (int i = 0; i < count; i++) {
-          raw[i] = (byte) values[i];
-        }
+        narrow(values, raw, turns(count));
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(raw, 0, out[o], JAVA_BYTE, outOffset[o] + shift, count);
         }
       }
       case Short.BYTES -> {
         short[] raw = scratch.shorts();
-        for (int i = 0; i < count; i++) {
-          raw[i] = (short) values[i];
-        }
+        narrow(values, raw, turns(count));
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(raw, 0, out[o], JAVA_SHORT_UNALIGNED, outOffset[o] + shift, count);
         }

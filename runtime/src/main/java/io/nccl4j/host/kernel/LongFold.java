@@ -69,23 +69,24 @@ final class LongFold extends BlockFold {
       int count,
       long @Nullable [] scalars,
       Scratch scratch) {
+    int turns = turns(count);
     long[] accumulator = scratch.longAccumulator();
     long[] operand = scratch.longOperand();
     load(in[0], inOffset[0] + shift, accumulator, count);
     if (scalars != null) {
-      scale(accumulator, scalars[0], count);
+      scale(accumulator, scalars[0], turns);
     }
     for (int k = 1; k < n; k++) {
       load(in[k], inOffset[k] + shift, operand, count);
       switch (kind) {
-        case PROD -> multiply(accumulator, operand, count);
-        case MIN -> minimum(accumulator, operand, count);
-        case MAX -> maximum(accumulator, operand, count);
+        case PROD -> multiply(accumulator, operand, turns);
+        case MIN -> minimum(accumulator, operand, turns);
+        case MAX -> maximum(accumulator, operand, turns);
         default -> {
           if (scalars == null) {
-            add(accumulator, operand, count);
+            add(accumulator, operand, turns);
           } else {
-            addScaled(accumulator, operand, scalars[k], count);
+            addScaled(accumulator, operand, scalars[k], turns);
           }
         }
       }
@@ -94,10 +95,10 @@ final class LongFold extends BlockFold {
       for (int i = 0; i < count; i++) {
         accumulator[i] = average(accumulator[i], n);
       }
-    } else if (floating || flipped) {
-      for (int i = 0; i < count; i++) {
-        accumulator[i] = fromKey(accumulator[i]);
-      }
+    } else if (flipped) {
+      flip(accumulator, turns);
+    } else if (floating) {
+      fromKeys(accumulator, turns);
     }
     for (int o = 0; o < m; o++) {
       MemorySegment.copy(accumulator, 0, out[o], JAVA_LONG_UNALIGNED, outOffset[o] + shift, count);
@@ -146,10 +147,28 @@ final class LongFold extends BlockFold {
 
   private void load(MemorySegment segment, long offset, long[] values, int count) {
     MemorySegment.copy(segment, JAVA_LONG_UNALIGNED, offset, values, 0, count);
-    if (floating || flipped) {
-      for (int i = 0; i < count; i++) {
-        values[i] = toKey(values[i]);
-      }
+    if (flipped) {
+      flip(values, turns(count));
+    } else if (floating) {
+      toKeys(values, turns(count));
+    }
+  }
+
+  private static void flip(long[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] ^= Long.MIN_VALUE;
+    }
+  }
+
+  private void toKeys(long[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = toKey(values[i]);
+    }
+  }
+
+  private void fromKeys(long[] values, int count) {
+    for (int i = 0; i < count; i++) {
+      values[i] = fromKey(values[i]);
     }
   }
 
