@@ -94,6 +94,7 @@ final class CudaLaunch {
     try {
       thrown = failedBefore();
       if (thrown == null) {
+        guarded.forEach(this::noteGroup);
         result = call();
         thrown = failure;
       }
@@ -108,6 +109,23 @@ final class CudaLaunch {
     finish(result, thrown);
     if (thrown != null) {
       throw reason == null ? thrown : Interrupts.toCaller(reason);
+    }
+  }
+
+  /** NCCL fuses the collectives of a group, so that all ranks need the same groups. */
+  private void noteGroup(CudaCommunicator communicator) {
+    int size = 0;
+    for (int i = 0; i < plans.size(); i++) {
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        size += work.communicator == communicator && work.isCollective() ? 1 : 0;
+      }
+    }
+    for (int i = 0; i < plans.size() && size > 1; i++) {
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        if (work.communicator == communicator && work.isCollective()) {
+          communicator.ledger().noteGroup(work.seq, size);
+        }
+      }
     }
   }
 

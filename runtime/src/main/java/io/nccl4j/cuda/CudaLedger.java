@@ -13,7 +13,7 @@ import org.jspecify.annotations.Nullable;
 final class CudaLedger {
   static final int ENTRIES = 1024;
 
-  private static final int FIELDS = 4;
+  private static final int FIELDS = 5;
   private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
 
   private final long[] entries = new long[ENTRIES * FIELDS];
@@ -103,11 +103,22 @@ final class CudaLedger {
         LONG.setOpaque(entries, at + 1, code);
         LONG.setOpaque(entries, at + 2, count);
         LONG.setOpaque(entries, at + 3, signature);
+        LONG.setOpaque(entries, at + 4, 1L);
         LONG.setRelease(entries, at, seq);
         collectives = seq;
         return seq;
       }
     }
+  }
+
+  /** Notes that a collective starts in a group of as many of this communicator. */
+  void noteGroup(long seq, int size) {
+    LONG.setOpaque(entries, at(seq) + 4, (long) size);
+  }
+
+  /** How many collectives of this communicator the group of one holds, itself included. */
+  long groupSize(long seq) {
+    return (long) LONG.getOpaque(entries, at(seq) + 4);
   }
 
   /** Notes the blocks of a collective whose counts only a pair knows. */
@@ -144,7 +155,7 @@ final class CudaLedger {
     return (int) (seq % ENTRIES) * FIELDS;
   }
 
-  private boolean has(long seq) {
+  boolean has(long seq) {
     return (long) LONG.getAcquire(entries, at(seq)) == seq;
   }
 

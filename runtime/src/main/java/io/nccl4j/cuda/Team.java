@@ -109,7 +109,29 @@ final class Team {
   /** Which ranks have not called what {@code work} waits for, in words. */
   String missing(CudaCommunicator waiting, CudaWork work) {
     String absent = work.isCollective() ? absent(waiting, work.seq) : "";
-    return absent.isEmpty() ? "its peers" : absent;
+    return absent.isEmpty() ? "its peers" + otherGroup(waiting, work) : absent;
+  }
+
+  /** That another rank put what {@code work} waits for into a group of another size, in words. */
+  private String otherGroup(CudaCommunicator waiting, CudaWork work) {
+    long size = waiting.ledger().groupSize(work.seq);
+    for (CudaCommunicator other : ranks) {
+      CudaLedger ledger = other.ledger();
+      if (work.isCollective() && ledger.has(work.seq) && ledger.groupSize(work.seq) != size) {
+        return ": "
+            + inGroup(waiting, work.seq)
+            + ", "
+            + inGroup(other, work.seq)
+            + "; NCCL needs the same groups on all ranks";
+      }
+    }
+    return "";
+  }
+
+  private static String inGroup(CudaCommunicator communicator, long seq) {
+    long size = communicator.ledger().groupSize(seq);
+    String what = size == 1 ? "called by itself" : "one of " + size + " collectives in a group";
+    return "on rank " + communicator.rank() + " it is " + what;
   }
 
   /** The last collective that all ranks here have called. */

@@ -77,12 +77,17 @@ final class Arrival {
   private static boolean hasCome(HostCommunicator self, ControlBlock control, int k) {
     long state = control.getAcquire(control.state(k));
     if (RankState.code(state) == RankState.ERROR && RankState.hasLeft(state)) {
-      throw new PeerFailedException(
-          k,
-          "communicator " + self.name() + ": rank " + k + " failed while it joined",
-          "see that rank's message");
+      throw failed(self.name(), k);
     }
     return RankState.code(state) != 0;
+  }
+
+  /** A rank has come and left again. */
+  static PeerFailedException failed(String name, int k) {
+    return new PeerFailedException(
+        k,
+        "communicator " + name + ": rank " + k + " failed while it joined",
+        "see that rank's message");
   }
 
   /**

@@ -280,9 +280,16 @@ final class Health {
             blamed(k, reason), problem, "see that rank's message; close this communicator"));
   }
 
-  /** Whether a rank has failed and ended all it did on behalf of this communicator, or is dead. */
+  /**
+   * Whether a rank has failed and ended all it did on behalf of this communicator, is dead, or will
+   * never come.
+   */
   boolean isQuiet(int k) {
-    return RankState.isQuiet(control.getAcquire(control.state(k)))
+    // Before its state: a rank that has come by then shows there.
+    boolean complete = part.isComplete();
+    long state = control.getAcquire(control.state(k));
+    return RankState.isQuiet(state)
+        || complete && RankState.code(state) == 0
         || part.group().isDead(part.processOf(k));
   }
 

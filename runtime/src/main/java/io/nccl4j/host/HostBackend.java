@@ -19,6 +19,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.UUID;
 import java.util.function.IntFunction;
 import java.util.stream.IntStream;
@@ -106,9 +107,12 @@ public final class HostBackend implements BackendRuntime {
       try {
         LocalPart part =
             LocalPart.join(
-                control, r, () -> new LocalPart(control, new int[nranks], group, handle, block));
+                control,
+                r,
+                block,
+                () -> new LocalPart(control, new int[nranks], group, handle, block));
         HostDevice device = (HostDevice) requested.get(r);
-        ranks.add(create(r, device, part, config, name, provisions.get(r)));
+        ranks.add(create(r, device, Objects.requireNonNull(part), config, name, provisions.get(r)));
       } catch (RuntimeException | Error e) {
         for (int rest = r + 1; rest < nranks; rest++) {
           LocalPart.lost(control, rest);

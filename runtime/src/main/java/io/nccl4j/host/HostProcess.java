@@ -128,6 +128,11 @@ final class HostProcess {
     return blocks.get(handle);
   }
 
+  /** Whether a control block can be found here. */
+  boolean isPublished(HostHeap.Block block) {
+    return blocks.containsValue(block);
+  }
+
   void unpublish(long handle) {
     blocks.remove(handle);
   }

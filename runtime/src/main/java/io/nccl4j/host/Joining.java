@@ -197,17 +197,22 @@ final class Joining {
    */
   private LocalPart enter() {
     ControlBlock at = found();
+    String name = HostBackend.nameOf(config, at);
     boolean[] first = new boolean[1];
+    LocalPart part;
     try {
-      return LocalPart.join(
-          at,
-          rank,
-          () -> {
-            first[0] = true;
-            ProcessGroup group =
-                new ProcessGroup(at, processes.toArray(UUID[]::new), pids, heaps, own, at.name());
-            return new LocalPart(at, processOf, group, offset, block);
-          });
+      part =
+          LocalPart.join(
+              at,
+              rank,
+              block,
+              () -> {
+                first[0] = true;
+                ProcessGroup group =
+                    new ProcessGroup(
+                        at, processes.toArray(UUID[]::new), pids, heaps, own, at.name());
+                return new LocalPart(at, processOf, group, offset, block);
+              });
     } finally {
       if (!first[0]) {
         // The mappings belong to the group; this rank's count was one too many.
@@ -215,6 +220,10 @@ final class Joining {
       }
       heaps = new MemorySegment[0];
     }
+    if (part == null) {
+      throw Arrival.failed(name, 0);
+    }
+    return part;
   }
 
   private void unmap() {

@@ -54,10 +54,23 @@ final class LocalPart {
   /**
    * The part of the communicator with this control block, made by the first local rank that comes.
    * If that fails, the other ranks see that this one does not come.
+   *
+   * @param block the control block's memory if this process made it, otherwise null
+   * @return null if all local ranks that came before have left again; this one does not come either
    */
-  static LocalPart join(ControlBlock control, int rank, Supplier<LocalPart> first) {
+  static @Nullable LocalPart join(
+      ControlBlock control, int rank, HostHeap.@Nullable Block block, Supplier<LocalPart> first) {
     synchronized (PARTS) {
-      LocalPart part = PARTS.computeIfAbsent(id(control), ignored -> first.get());
+      LocalPart part = PARTS.get(id(control));
+      if (part == null) {
+        if (block != null && !HostProcess.self().isPublished(block)) {
+          // They free the control block, once this rank has left as well.
+          lost(control, rank);
+          return null;
+        }
+        part = first.get();
+        PARTS.put(part.id, part);
+      }
       part.open++;
       try {
         part.group.hold();
@@ -121,9 +134,14 @@ final class LocalPart {
     control.setRelease(control.state(rank), lost | RankState.GONE);
   }
 
-  /** The communicator is given up while ranks may still be on their way to it. */
-  void abandon(BooleanSupplier everybodyKnows) {
-    nobodyComes = everybodyKnows;
+  /** Says when ranks that have not come by then never will. */
+  void nobodyComesOnce(BooleanSupplier condition) {
+    nobodyComes = condition;
+  }
+
+  /** Whether ranks that have not come never will. */
+  boolean isComplete() {
+    return nobodyComes.getAsBoolean();
   }
 
   /**
@@ -164,7 +182,7 @@ final class LocalPart {
   /** Whether each rank has touched the control block for the last time, or died. */
   private boolean isOver() {
     // Before the states: a rank that has come by then shows there.
-    boolean complete = nobodyComes.getAsBoolean();
+    boolean complete = isComplete();
     for (int r = 0; r < ranks.length; r++) {
       long state = control.getAcquire(control.state(r));
       boolean absent = complete && RankState.code(state) == 0;

@@ -5,6 +5,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.schedule.GroupScope;
 import io.nccl4j.spi.Failures;
@@ -148,6 +149,7 @@ final class Split {
       }
       throw e;
     }
+    part.nobodyComesOnce(parent.health()::peersAreQuiet);
     return HostBackend.attach(
         rank,
         device,
@@ -164,9 +166,10 @@ final class Split {
    * and that rank, which is quiet, has left this call.
    */
   private @Nullable NcclException whyNever(int parentRank) {
-    if (!parent.health().isQuiet(parentRank)) {
-      return null;
-    }
+    return parent.health().isQuiet(parentRank) ? parentFailure(parentRank) : null;
+  }
+
+  private @Nullable NcclException parentFailure(int parentRank) {
     parent.health().look();
     NcclException failure = parent.health().failure();
     return failure == null
@@ -183,18 +186,41 @@ final class Split {
             failure.failedRanks());
   }
 
-  /** The part of a child here, made by its first local rank. */
+  /**
+   * The part of a child here, made by its first local rank.
+   *
+   * @throws NcclException if those who came before have given the child up
+   */
   private LocalPart part(long handle, int leader, int[] processOf, int rank) {
     boolean here = parent.local(leader) != null;
-    HostHeap.Block block = here ? HostBackend.published(handle) : null;
+    HostHeap.Block block = here ? HostProcess.self().published(handle) : null;
+    if (here && block == null) {
+      throw givenUp(leader);
+    }
     int process = parent.part().processOf(leader);
     MemorySegment memory = block == null ? parent.part().group().heap(process) : block.segment();
     long offset = block == null ? handle : block.offset();
     ControlBlock control = ControlBlock.find(memory, offset, processOf.length, leader);
-    return LocalPart.join(
-        control,
-        rank,
-        () -> new LocalPart(control, processOf, parent.part().group(), handle, block));
+    LocalPart part =
+        LocalPart.join(
+            control,
+            rank,
+            block,
+            () -> new LocalPart(control, processOf, parent.part().group(), handle, block));
+    if (part == null) {
+      throw givenUp(leader);
+    }
+    return part;
+  }
+
+  private NcclException givenUp(int leader) {
+    NcclException failure = parentFailure(leader);
+    return failure != null
+        ? failure
+        : new PeerFailedException(
+            leader,
+            "split: rank " + leader + " of communicator " + parent.name() + " gave up waiting",
+            "see that rank's message");
   }
 
   /**
@@ -204,7 +230,7 @@ final class Split {
    */
   private void giveUp(LocalPart own) {
     LocalPart.lost(own.control(), 0);
-    own.abandon(agreement.isRefused() ? () -> true : parent.health()::peersAreQuiet);
+    own.nobodyComesOnce(agreement.isRefused() ? () -> true : parent.health()::peersAreQuiet);
     own.leave();
   }
 }

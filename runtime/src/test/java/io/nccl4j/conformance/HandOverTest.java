@@ -78,12 +78,12 @@ class HandOverTest {
             stream);
   }
 
-  /** One history: rank 0 is handed from thread to thread, rank 1 follows. */
+  /** One history: rank 0 is handed from thread to thread, rank 1 follows with the same groups. */
   private static final class History {
     private final Ranks ranks;
     private final List<Actor> actors;
     private final Random random;
-    private final List<Integer> launched = new ArrayList<>();
+    private final List<List<Integer>> launched = new ArrayList<>();
     private int followed;
     private int operations;
 
@@ -99,30 +99,39 @@ class HandOverTest {
       if (choice < 9 && operations < MOST_OPERATIONS) {
         int operation = operations++;
         actor.run(() -> sum(ranks, 0, operation, actor.stream));
-        (actor.collected.isEmpty() ? launched : actor.collected.peek()).add(operation);
+        collect(actor, List.of(operation));
       } else if (choice < 13 && actor.groups.size() < 2) {
         actor.groups.push(actor.get(Group::start));
         actor.collected.push(new ArrayList<>());
       } else if (choice < 16 && !actor.groups.isEmpty()) {
         actor.run(actor.groups.pop()::launch);
-        List<Integer> works = actor.collected.pop();
-        (actor.collected.isEmpty() ? launched : actor.collected.peek()).addAll(works);
+        collect(actor, actor.collected.pop());
       } else if (choice < 18 && !actor.groups.isEmpty()) {
         actor.run(actor.groups.pop()::close);
         actor.collected.pop();
       } else if (choice == 18) {
         follow();
       }
-      int unfinished = launched.size() - followed;
+      int unfinished = launched.stream().skip(followed).mapToInt(List::size).sum();
       for (Actor each : actors) {
         unfinished += each.collected.stream().mapToInt(List::size).sum();
       }
       assertEquals(unfinished, ranks.get(0).counters().unfinishedWorks());
     }
 
+    /** Operations that are launched, or belong to the group that is open around them. */
+    private void collect(Actor actor, List<Integer> works) {
+      if (actor.collected.isEmpty()) {
+        launched.add(works);
+      } else {
+        actor.collected.peek().addAll(works);
+      }
+    }
+
     void follow() {
       for (; followed < launched.size(); followed++) {
-        sum(ranks, 1, launched.get(followed), ranks.streams.get(1));
+        List<Integer> works = launched.get(followed);
+        Group.run(() -> works.forEach(work -> sum(ranks, 1, work, ranks.streams.get(1))));
       }
       actors.forEach(actor -> actor.run(actor.stream::synchronize));
       ranks.streams.get(1).synchronize();
@@ -139,7 +148,7 @@ class HandOverTest {
       assertEquals(0, ranks.get(0).counters().unfinishedWorks());
       int[] expected = new int[MOST_OPERATIONS];
       Arrays.fill(expected, -1);
-      launched.forEach(operation -> expected[operation] = 3 * operation);
+      launched.forEach(works -> works.forEach(work -> expected[work] = 3 * work));
       assertArrayEquals(expected, ranks.got(0, MOST_OPERATIONS));
       assertArrayEquals(expected, ranks.got(1, MOST_OPERATIONS));
     }
@@ -245,8 +254,11 @@ class HandOverTest {
         assertEquals(List.of(), wrong);
         assertEquals(2L * launched.get(), ranks.get(0).counters().unfinishedWorks());
         for (int i = 0; i < launched.get(); i++) {
-          sum(ranks, 1, 0, ranks.streams.get(1));
-          sum(ranks, 1, 1, ranks.streams.get(1));
+          Group.run(
+              () -> {
+                sum(ranks, 1, 0, ranks.streams.get(1));
+                sum(ranks, 1, 1, ranks.streams.get(1));
+              });
         }
         streams.forEach(Stream::synchronize);
         ranks.synchronize();

@@ -311,6 +311,39 @@ class CudaFaultTest {
     }
   }
 
+  /** NCCL may hang when one rank fuses what the other one does not; the stand-in is made to. */
+  @Test
+  void groupsThatDifferAreNamed() {
+    CommunicatorConfig config = CudaRig.config(10_000, SHORT_MILLIS, 2_000);
+    try (CudaRig rig = new CudaRig(0, 2, config)) {
+      rig.checkSums();
+      standIn.inject("ncclAllReduce@1", 1, HANG, 0);
+      Call call =
+          new Call(
+              "ncclAllReduce",
+              (at, rank) -> {
+                Group.run(
+                    () -> {
+                      at.sum(rank);
+                      if (rank == 0) {
+                        at.sum(rank);
+                      }
+                    });
+                if (rank == 1) {
+                  at.sum(rank);
+                }
+              });
+      List<Throwable> thrown = runBoth(rig, call.operation);
+      Throwable first =
+          thrown.stream().filter(e -> e instanceof DeadlineException).findFirst().orElseThrow();
+      requireText(
+          first,
+          "on rank 0 it is one of 2 collectives in a group",
+          "on rank 1 it is called by itself",
+          "NCCL needs the same groups on all ranks");
+    }
+  }
+
   /**
    * A thread in a call that waits inside NCCL can be interrupted, too: the watch of calls sees it.
    * Calls of the stand-in do not wait for peers, so that this one is but announced.

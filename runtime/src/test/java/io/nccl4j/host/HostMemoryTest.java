@@ -131,8 +131,8 @@ class HostMemoryTest {
     ProcessGroup group = new ProcessGroup(control, processes, new long[1], heaps, 0, "pair");
     Supplier<LocalPart> part = () -> new LocalPart(control, new int[2], group, handle, block);
     CommunicatorConfig config = HostRanks.patient().build();
-    LocalPart good = LocalPart.join(control, 0, part);
-    LocalPart bad = LocalPart.join(control, 1, part);
+    LocalPart good = LocalPart.join(control, 0, null, part);
+    LocalPart bad = LocalPart.join(control, 1, null, part);
     Provisions ofGood = Provisions.take(0, device, config, "pair", false);
     Provisions ofBad = Provisions.take(1, device, config, "pair", false);
     long now = System.nanoTime();

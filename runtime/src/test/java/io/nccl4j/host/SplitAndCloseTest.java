@@ -10,7 +10,9 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bootstrap.ChildJvm;
 import java.util.Arrays;
@@ -145,29 +147,65 @@ class SplitAndCloseTest {
             });
   }
 
-  /** Rank 0 has gone on to the child when rank 1 hears in the last exchange that it cannot. */
-  @Test
-  void anAbortInTheMiddleOfASplitEndsItOnAllRanks() throws Exception {
-    try (HostRanks ranks = new HostRanks(NRANKS, 64)) {
-      List<CompletableFuture<Communicator>> children =
-          List.of(new CompletableFuture<>(), new CompletableFuture<>());
-      Thread zero = split(ranks, 0, children.get(0));
+  /**
+   * A split in which rank 0 waits in the child for rank 1, which does not hear that it may go on.
+   */
+  private static final class Apart {
+    final List<CompletableFuture<Communicator>> children =
+        List.of(new CompletableFuture<>(), new CompletableFuture<>());
+    final Thread zero;
+    final HostQueue lastExchange;
+
+    Apart(HostRanks ranks) throws InterruptedException {
+      zero = split(ranks, 0, children.get(0));
       HostQueue firstExchange = hold(zero);
-      HostQueue lastExchange = hold(split(ranks, 1, children.get(1)));
+      lastExchange = hold(split(ranks, 1, children.get(1)));
       firstExchange.disown();
       while (Arrays.stream(zero.getStackTrace())
           .noneMatch(frame -> frame.getClassName().equals(Arrival.class.getName()))) {
         Thread.sleep(1);
       }
+    }
+
+    Throwable failure(int rank) {
+      return assertThrows(ExecutionException.class, children.get(rank)::get).getCause();
+    }
+  }
+
+  @Test
+  void anAbortInTheMiddleOfASplitEndsItOnAllRanks() throws Exception {
+    try (HostRanks ranks = new HostRanks(NRANKS, 64)) {
+      Apart split = new Apart(ranks);
       long start = System.nanoTime();
       ranks.get(1).abort();
-      lastExchange.disown();
-      for (CompletableFuture<Communicator> child : children) {
-        Throwable e = assertThrows(ExecutionException.class, child::get).getCause();
+      split.lastExchange.disown();
+      for (int rank = 0; rank < NRANKS; rank++) {
+        Throwable e = split.failure(rank);
         assertEquals(List.of(1), assertInstanceOf(AbortedException.class, e).failedRanks());
       }
       long millis = (System.nanoTime() - start) / 1_000_000;
       assertTrue(millis < 5000, () -> "after " + millis + " ms");
+    }
+  }
+
+  /** Rank 0 has given the child up when rank 1 comes to it. */
+  @Test
+  void whoComesToAChildThatWasGivenUpHearsSo() throws Exception {
+    comeToAChildThatWasGivenUp();
+    Held before = Held.now();
+    comeToAChildThatWasGivenUp();
+    Held.assertNoMoreThan(before);
+  }
+
+  private static void comeToAChildThatWasGivenUp() throws Exception {
+    try (HostRanks ranks = new HostRanks(NRANKS, 64)) {
+      Apart split = new Apart(ranks);
+      split.zero.interrupt();
+      assertInstanceOf(InterruptedWaitException.class, split.failure(0));
+      split.lastExchange.disown();
+      PeerFailedException e = assertInstanceOf(PeerFailedException.class, split.failure(1));
+      assertEquals(List.of(0), e.failedRanks());
+      ranks.run(rank -> ranks.get(rank).split(0, rank).close());
     }
   }
 

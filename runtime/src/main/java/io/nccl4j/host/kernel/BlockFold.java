@@ -10,8 +10,11 @@ import org.jspecify.annotations.Nullable;
  * element by element when there are few. Every data type and reduction has one.
  */
 public abstract class BlockFold implements FoldKernel {
-  /** What loops run over is a multiple of this. */
+  /** What loops over few elements run over is a multiple of this. */
   private static final int LEAST_TURNS = 64;
+
+  /** From so many elements on there is a copy of the loops, which run over multiples of it. */
+  private static final int MANY = 512;
 
   /** Up to here the copies into arrays cost more than they save. */
   private static final int FEW = 4;
@@ -19,9 +22,19 @@ public abstract class BlockFold implements FoldKernel {
   final DataType type;
   final ReduceOp.Kind kind;
 
+  private BlockFold many = this;
+  private int leastTurns = LEAST_TURNS;
+
   BlockFold(DataType type, ReduceOp.Kind kind) {
     this.type = type;
     this.kind = kind;
+  }
+
+  /** Has blocks of many elements folded by an object of a copy of this object's class. */
+  final BlockFold withMany(BlockFold copy) {
+    many = copy;
+    copy.leastTurns = MANY;
+    return this;
   }
 
   @Override
@@ -43,17 +56,19 @@ public abstract class BlockFold implements FoldKernel {
     int size = type.byteSize();
     for (long done = 0; done < elements; done += Scratch.BLOCK) {
       int count = (int) Math.min(Scratch.BLOCK, elements - done);
-      foldBlock(in, inOffset, n, out, outOffset, m, done * size, count, used, scratch);
+      BlockFold fold = count < MANY ? this : many;
+      fold.foldBlock(in, inOffset, n, out, outOffset, m, done * size, count, used, scratch);
     }
   }
 
   /**
    * How many elements of the arrays the loops run over for {@code count} of them. The compiler
    * makes little of a loop that had few turns whenever it looked, and leaves it at that when there
-   * are many: so none has few. What lies behind the elements is worth nothing.
+   * are many: so none has few, and those for many elements never had less. What lies behind the
+   * elements is worth nothing.
    */
-  static int turns(int count) {
-    return count + LEAST_TURNS - 1 & -LEAST_TURNS;
+  final int turns(int count) {
+    return count + leastTurns - 1 & -leastTurns;
   }
 
   /** Folds {@code count} elements one by one, {@code shift} bytes behind the offsets. */

@@ -27,6 +27,7 @@ final class LaneFold {
   private static final VectorSpecies<Object> SPECIES = SPEC.species();
   private static final VectorOperators.Binary OPERATOR = SPEC.operator();
   private static final boolean SKIPS_NAN = SPEC.floating() && SPEC.extreme();
+  private static final boolean FLIPS = SPEC.flips();
   private static final boolean AVERAGES = SPEC.finished() && SPEC.average();
   private static final boolean CANONICALISES = SPEC.finished() && SPEC.floating();
   private static final boolean TWICE = SPEC.twice();
@@ -36,6 +37,7 @@ final class LaneFold {
   private static final Vector<Object> NAN = SPEC.bits(0x7fc00000, 0x7ff8000000000000L);
   private static final Vector<Object> MAGNITUDE = SPEC.bits(Integer.MAX_VALUE, Long.MAX_VALUE);
   private static final int SIGN_SHIFT = SPECIES.elementSize() - 1;
+  private static final Vector<Object> UPPERMOST = SPEC.uppermostBits();
 
   private static final int WIDTH = SPECIES.vectorByteSize();
   private static final ByteOrder ORDER = ByteOrder.nativeOrder();
@@ -55,7 +57,14 @@ final class LaneFold {
     for (int i = 0; i < bytes; i += WIDTH) {
       Vector<Object> x = SPECIES.fromMemorySegment(MEMORY, fromA + i, ORDER);
       Vector<Object> y = SPECIES.fromMemorySegment(MEMORY, fromB + i, ORDER);
+      if (FLIPS) {
+        x = x.lanewise(VectorOperators.XOR, UPPERMOST);
+        y = y.lanewise(VectorOperators.XOR, UPPERMOST);
+      }
       Vector<Object> result = x.lanewise(OPERATOR, y);
+      if (FLIPS) {
+        result = result.lanewise(VectorOperators.XOR, UPPERMOST);
+      }
       if (SKIPS_NAN) {
         // The vector operation keeps NaN where one operand is NaN: the other one it shall be.
         result = result.blend(y, x.compare(VectorOperators.NE, x));

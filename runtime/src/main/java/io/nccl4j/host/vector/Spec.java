@@ -11,6 +11,7 @@ import jdk.incubator.vector.VectorSpecies;
  *
  * @param lanes the vectors it folds in, of the widest shape the processor has
  * @param kind the reduction
+ * @param flips whether it compares integers without sign, as others with the uppermost bit flipped
  * @param gathered whether its first operand is the accumulator
  * @param finished whether it writes outputs, not the accumulator
  * @param twice whether it writes two outputs
@@ -19,6 +20,7 @@ import jdk.incubator.vector.VectorSpecies;
 record Spec(
     VectorSpecies<?> lanes,
     ReduceOp.Kind kind,
+    boolean flips,
     boolean gathered,
     boolean finished,
     boolean twice,
@@ -57,6 +59,11 @@ record Spec(
 
   boolean average() {
     return kind == ReduceOp.Kind.AVG;
+  }
+
+  /** A vector of the uppermost bit of integers; zeros for floats and doubles. */
+  Vector<Object> uppermostBits() {
+    return species().broadcast(floating() ? 0 : -1L << lanes.elementSize() - 1);
   }
 
   /**

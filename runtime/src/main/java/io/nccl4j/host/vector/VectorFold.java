@@ -62,6 +62,7 @@ final class VectorFold implements FoldKernel {
   private final int elementBytes;
   private final int vectorBytes;
   private final int blockBytes;
+  private final boolean flips;
 
   /** Whether the accumulator holds elements otherwise than an input does. */
   private final boolean widens;
@@ -89,6 +90,8 @@ final class VectorFold implements FoldKernel {
     this.generic = generic;
     elementBytes = type.byteSize();
     vectorBytes = lanes.vectorByteSize();
+    boolean extreme = kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX;
+    flips = extreme && type.isUnsignedInteger();
     widens = type == DataType.BFLOAT16;
     blockBytes = widens ? Scratch.ACCUMULATOR_BYTES / 2 : Scratch.ACCUMULATOR_BYTES;
   }
@@ -207,6 +210,7 @@ final class VectorFold implements FoldKernel {
         new Spec(
             lanes,
             kind,
+            flips,
             widens && (index & GATHERED) != 0,
             (index & FINISHED) != 0,
             (index & TWICE) != 0,

@@ -5,8 +5,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.host.kernel.BlockFold;
 import io.nccl4j.host.kernel.FoldKernel;
 import io.nccl4j.host.kernel.KernelProvider;
-import java.io.IOException;
-import java.io.InputStream;
+import io.nccl4j.host.kernel.Templates;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
@@ -33,8 +32,8 @@ public final class VectorKernels implements KernelProvider {
           void.class, long.class, long.class, long.class, long.class, int.class, int.class);
 
   private final Map<Spec, MethodHandle> loops = new HashMap<>();
-  private final byte[] laneFold = template(LaneFold.class);
-  private final byte[] bfloat16Fold = template(Bfloat16Fold.class);
+  private final byte[] laneFold = Templates.bytes(LaneFold.class);
+  private final byte[] bfloat16Fold = Templates.bytes(Bfloat16Fold.class);
 
   /** Creates the set. */
   public VectorKernels() {}
@@ -55,8 +54,7 @@ public final class VectorKernels implements KernelProvider {
       return null;
     }
     boolean ordered = kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX;
-    boolean unsigned = type.isUnsignedInteger();
-    if (!type.isFloatingPoint() && kind == ReduceOp.Kind.AVG || unsigned && ordered) {
+    if (!type.isFloatingPoint() && kind == ReduceOp.Kind.AVG) {
       return null;
     }
     if (type.isFloatingPoint()
@@ -91,17 +89,6 @@ public final class VectorKernels implements KernelProvider {
       return copy.findStatic(copy.lookupClass(), "fold", LOOP);
     } catch (ReflectiveOperationException e) {
       throw new LinkageError("no loop for " + spec, e);
-    }
-  }
-
-  private static byte[] template(Class<?> type) {
-    try (InputStream in = type.getResourceAsStream(type.getSimpleName() + ".class")) {
-      if (in == null) {
-        throw new NoClassDefFoundError(type.getName());
-      }
-      return in.readAllBytes();
-    } catch (IOException e) {
-      throw new LinkageError("cannot read " + type, e);
     }
   }
 }

@@ -36,6 +36,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 class KernelOrderTest {
   private static final String VECTORS = "jdk.incubator.vector";
   private static final String PACKAGE = "io.nccl4j.host.vector.";
+  private static final String FEW = "FLOAT32 (SUM|AVG)|FLOAT64 MAX|INT32 SUM|BFLOAT16 SUM";
+  private static final double MOST = 1.3;
   private static final Class<?>[] LOOP = {
     long.class, long.class, long.class, long.class, int.class, int.class
   };
@@ -61,7 +63,7 @@ class KernelOrderTest {
   @Tag("process")
   @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
   void largeAfterSmallAllocatesNothing() throws Exception {
-    child("few", "small");
+    child(FEW, "small");
   }
 
   /** All types and reductions, with their times. */
@@ -72,25 +74,51 @@ class KernelOrderTest {
     List<String> orders = new ArrayList<>(List.of("large", "small"));
     IntStream.rangeClosed(1, 20).forEach(seed -> orders.add("" + seed));
     List<List<String>> runs = sideBySide(orders);
+    List<double[]> times = runs.stream().map(KernelOrderTest::times).toList();
+    double[] medians =
+        IntStream.range(0, runs.get(0).size()).mapToDouble(k -> median(times, k)).toArray();
+    // A processor that others keep busy is slow once, code that an order made slow each time.
+    List<Integer> doubtful =
+        IntStream.range(0, times.size())
+            .filter(run -> isSlow(times.get(run), medians))
+            .boxed()
+            .toList();
+    List<List<String>> second = sideBySide(doubtful.stream().map(orders::get).toList());
+    for (int i = 0; i < second.size(); i++) {
+      double[] first = times.get(doubtful.get(i));
+      double[] again = times(second.get(i));
+      Arrays.setAll(first, k -> Math.min(first[k], again[k]));
+    }
     List<String> slow = new ArrayList<>();
-    for (int k = 0; k < runs.get(0).size(); k++) {
-      double[] times = new double[runs.size()];
-      for (int run = 0; run < times.length; run++) {
-        times[run] = Double.parseDouble(runs.get(run).get(k).replaceAll(".* ", ""));
-      }
-      double[] sorted = times.clone();
-      Arrays.sort(sorted);
+    for (int k = 0; k < medians.length; k++) {
+      double[] sorted = column(times, k);
+      String name = runs.get(0).get(k).replaceAll(":.*", "");
+      double worst = sorted[sorted.length - 1];
       System.out.printf(
-          "%s: best %.1f, median %.1f, worst %.1f us%n",
-          runs.get(0).get(k).replaceAll(":.*", ""),
-          sorted[0],
-          sorted[sorted.length / 2],
-          sorted[sorted.length - 1]);
-      if (sorted[sorted.length - 1] > 1.3 * sorted[sorted.length / 2]) {
-        slow.add(runs.get(0).get(k) + " " + Arrays.toString(times));
+          "%s: best %.1f, median %.1f, worst %.1f us%n", name, sorted[0], medians[k], worst);
+      if (worst > MOST * medians[k]) {
+        slow.add(name + " " + Arrays.toString(sorted));
       }
     }
     assertTrue(slow.isEmpty(), slow.toString());
+  }
+
+  private static boolean isSlow(double[] times, double[] medians) {
+    return IntStream.range(0, times.length).anyMatch(k -> times[k] > MOST * medians[k]);
+  }
+
+  private static double[] times(List<String> lines) {
+    return lines.stream()
+        .mapToDouble(line -> Double.parseDouble(line.replaceAll(".* ", "")))
+        .toArray();
+  }
+
+  private static double[] column(List<double[]> times, int k) {
+    return times.stream().mapToDouble(run -> run[k]).sorted().toArray();
+  }
+
+  private static double median(List<double[]> times, int k) {
+    return column(times, k)[times.size() / 2];
   }
 
   /** A processor for each virtual machine, and one for all their compilers. */
@@ -98,7 +126,7 @@ class KernelOrderTest {
     int width = Math.max(1, Runtime.getRuntime().availableProcessors() - 1);
     try (ExecutorService threads = Executors.newFixedThreadPool(width)) {
       List<Future<List<String>>> children =
-          orders.stream().map(order -> threads.submit(() -> child("all", order))).toList();
+          orders.stream().map(order -> threads.submit(() -> child(".*", order))).toList();
       List<List<String>> runs = new ArrayList<>();
       for (Future<List<String>> child : children) {
         runs.add(child.get());
@@ -133,8 +161,6 @@ class KernelOrderTest {
   /** Folds blocks in the given order of sizes, then large ones until they allocate nothing. */
   static final class Child {
     private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
-    private static final List<String> FEW =
-        List.of("FLOAT32 SUM", "FLOAT32 AVG", "FLOAT64 MAX", "INT32 SUM", "BFLOAT16 SUM");
     private static final int LARGE = 64 << 10;
     private static final int WINDOW = 50;
     private static final int CLEAN = 40;
@@ -157,8 +183,8 @@ class KernelOrderTest {
       List<Measured> all = new ArrayList<>();
       for (DataType type : DataType.values()) {
         for (ReduceOp.Kind kind : ReduceOp.Kind.values()) {
-          boolean wanted = arguments[0].equals("all") && kind != ReduceOp.Kind.PRE_MUL_SUM;
-          if (wanted || FEW.contains(type + " " + kind)) {
+          boolean wanted = (type + " " + kind).matches(arguments[0]);
+          if (wanted && kind != ReduceOp.Kind.PRE_MUL_SUM) {
             for (int n : new int[] {2, 4}) {
               Measured measured = new Measured(type, kind, n);
               child.start(type, kind, n, arguments[1]);
