@@ -10,5 +10,5 @@ module io.nccl4j.runtime {
   uses io.nccl4j.Provider;
 
   provides io.nccl4j.Provider with
-      io.nccl4j.core.CoreProvider;
+      io.nccl4j.internal.core.CoreProvider;
 }

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.cuda.StandIn;
+import io.nccl4j.internal.cuda.StandIn;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;

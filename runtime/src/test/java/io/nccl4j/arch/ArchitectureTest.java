@@ -37,21 +37,21 @@ final class ArchitectureTest {
           .layer("bindings")
           .definedBy(BINDINGS)
           .layer("spi")
-          .definedBy("io.nccl4j.spi..")
+          .definedBy("io.nccl4j.internal.spi..")
           .layer("schedule")
-          .definedBy("io.nccl4j.schedule..")
+          .definedBy("io.nccl4j.internal.schedule..")
           .layer("memory")
-          .definedBy("io.nccl4j.memory..")
+          .definedBy("io.nccl4j.internal.memory..")
           .layer("bootstrap")
-          .definedBy("io.nccl4j.bootstrap..")
+          .definedBy("io.nccl4j.internal.bootstrap..")
           .layer("diagnose")
-          .definedBy("io.nccl4j.diagnose..")
+          .definedBy("io.nccl4j.internal.diagnose..")
           .layer("host")
-          .definedBy("io.nccl4j.host..")
+          .definedBy("io.nccl4j.internal.host..")
           .layer("cuda")
-          .definedBy("io.nccl4j.cuda..")
+          .definedBy("io.nccl4j.internal.cuda..")
           .layer("core")
-          .definedBy("io.nccl4j.core..")
+          .definedBy("io.nccl4j.internal.core..")
           .whereLayer("api")
           .mayNotAccessAnyLayer()
           .whereLayer("bindings")
@@ -77,7 +77,7 @@ final class ArchitectureTest {
 
   @ArchTest
   static final ArchRule NO_CYCLES =
-      slices().matching("io.nccl4j.(*)..").should().beFreeOfCycles().allowEmptyShould(true);
+      slices().matching("io.nccl4j.internal.(**)").should().beFreeOfCycles();
 
   @ArchTest
   static final ArchRule API_STANDS_ALONE =
@@ -96,14 +96,14 @@ final class ArchitectureTest {
           .resideInAnyPackage(
               API,
               BINDINGS,
-              "io.nccl4j.spi..",
-              "io.nccl4j.schedule..",
-              "io.nccl4j.memory..",
-              "io.nccl4j.bootstrap..",
-              "io.nccl4j.diagnose..",
-              "io.nccl4j.host..",
-              "io.nccl4j.cuda..",
-              "io.nccl4j.core..")
+              "io.nccl4j.internal.spi..",
+              "io.nccl4j.internal.schedule..",
+              "io.nccl4j.internal.memory..",
+              "io.nccl4j.internal.bootstrap..",
+              "io.nccl4j.internal.diagnose..",
+              "io.nccl4j.internal.host..",
+              "io.nccl4j.internal.cuda..",
+              "io.nccl4j.internal.core..")
           .allowEmptyShould(true);
 
   @ArchTest
@@ -141,7 +141,8 @@ final class ArchitectureTest {
   static final ArchRule GENERATED_CODE_HAS_TWO_CALLERS =
       noClasses()
           .that()
-          .resideOutsideOfPackages(BINDINGS, "io.nccl4j.cuda..", "io.nccl4j.diagnose..")
+          .resideOutsideOfPackages(
+              BINDINGS, "io.nccl4j.internal.cuda..", "io.nccl4j.internal.diagnose..")
           .should()
           .dependOnClassesThat()
           .resideInAnyPackage(GENERATED)
@@ -151,7 +152,7 @@ final class ArchitectureTest {
   static final ArchRule INCUBATOR_ONLY_IN_VECTOR =
       noClasses()
           .that()
-          .resideOutsideOfPackage("io.nccl4j.host.vector..")
+          .resideOutsideOfPackage("io.nccl4j.internal.host.vector..")
           .should()
           .dependOnClassesThat()
           .resideInAPackage("jdk.incubator..")
@@ -162,10 +163,10 @@ final class ArchitectureTest {
   static final ArchRule VECTOR_IS_FOUND_BY_NAME =
       noClasses()
           .that()
-          .resideOutsideOfPackage("io.nccl4j.host.vector..")
+          .resideOutsideOfPackage("io.nccl4j.internal.host.vector..")
           .should()
           .dependOnClassesThat()
-          .resideInAPackage("io.nccl4j.host.vector..")
+          .resideInAPackage("io.nccl4j.internal.host.vector..")
           .allowEmptyShould(true);
 
   @ArchTest

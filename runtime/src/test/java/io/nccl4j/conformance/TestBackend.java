@@ -10,7 +10,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import io.nccl4j.cuda.StandIn;
+import io.nccl4j.internal.cuda.StandIn;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,0 +1,263 @@
+package io.nccl4j.internal.bootstrap;
+
+import io.nccl4j.Backend;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.Launch;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.stream.Collectors;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
+
+/** The process's place in a job, as its environment tells it. */
+public final class JobLaunch implements Launch {
+  private static final Logger LOG = LogManager.getLogger(JobLaunch.class);
+  private static final String ID = "NCCL4J_UNIQUE_ID";
+  static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
+  static final String FOLDER = "NCCL4J_RENDEZVOUS_DIR";
+
+  private final Map<String, String> environment;
+  private final LaunchSource source;
+
+  /** The launcher, if there is one, whatever source gives the numbers. */
+  private final LaunchSource job;
+
+  private final List<LaunchSource> sources;
+
+  private final List<Path> left = new ArrayList<>();
+  private @Nullable Thread hook;
+  private int ids;
+
+  private JobLaunch(
+      Map<String, String> environment,
+      List<LaunchSource> sources,
+      LaunchSource source,
+      LaunchSource job) {
+    this.environment = environment;
+    this.sources = sources;
+    this.source = source;
+    this.job = job;
+  }
+
+  /**
+   * What an environment says; empty if it says nothing.
+   *
+   * @throws InvalidArgumentException if it contradicts itself or lacks something
+   */
+  public static Optional<Launch> detect(Map<String, String> environment) {
+    List<LaunchSource> sources = LaunchSource.all(environment);
+    for (LaunchSource one : sources) {
+      for (LaunchSource other : sources) {
+        if (!one.agrees(other)) {
+          throw new InvalidArgumentException(
+              one.describe() + ", " + other.describe(),
+              "set "
+                  + LaunchSource.LAUNCHER
+                  + " to "
+                  + one.launcher()
+                  + " or "
+                  + other.launcher()
+                  + ", whichever is right");
+        }
+      }
+    }
+    if (sources.isEmpty()) {
+      return Optional.empty();
+    }
+    LaunchSource first =
+        sources.stream()
+            .filter(source -> source.size() > 0)
+            .findFirst()
+            .orElseThrow(
+                () ->
+                    new InvalidArgumentException(
+                        sources.getFirst().describe() + ", and nothing says of how many",
+                        "set " + LaunchSource.RANK + " and " + LaunchSource.NRANKS));
+    LaunchSource job =
+        sources.stream().filter(source -> !source.countsRanks()).findFirst().orElse(first);
+    JobLaunch launch = new JobLaunch(Map.copyOf(environment), sources, first, job);
+    if (first.size() > 1 && job.countsRanks() && !launch.hasId()) {
+      throw new InvalidArgumentException(
+          LaunchSource.RANK + " is set, but no unique id", "set " + ID + " or " + ID_FILE);
+    }
+    return Optional.of(launch);
+  }
+
+  private boolean hasId() {
+    return environment.containsKey(ID) || environment.containsKey(ID_FILE);
+  }
+
+  @Override
+  public String launcher() {
+    return source.launcher();
+  }
+
+  @Override
+  public int firstRank(int ranksPerProcess) {
+    return source.countsRanks() ? source.rank() : source.rank() * ranksPerProcess;
+  }
+
+  @Override
+  public int nranks(int ranksPerProcess) {
+    return source.countsRanks() ? source.size() : source.size() * ranksPerProcess;
+  }
+
+  @Override
+  public OptionalInt localProcess() {
+    return job.localRank();
+  }
+
+  @Override
+  public OptionalInt localProcesses() {
+    return job.localSize();
+  }
+
+  @Override
+  public UniqueId uniqueId(Backend backend) {
+    int number = ids++;
+    Duration timeout = CommunicatorConfig.defaults().initTimeout();
+    if (hasId()) {
+      if (number > 0) {
+        throw new InvalidUsageException(
+            ID + " or " + ID_FILE + " gives one unique id, and it was used",
+            "split the communicator, or unset the variable");
+      }
+      return given(backend, timeout);
+    }
+    if (source.size() == 1) {
+      return UniqueId.create(backend);
+    }
+    MeetingFolder folder = folder();
+    String name = jobName() + "#" + number;
+    if (source.rank() > 0) {
+      return folder.take(name, timeout);
+    }
+    UniqueId id = UniqueId.create(backend);
+    leave(folder.leave(name, id));
+    return id;
+  }
+
+  private UniqueId given(Backend backend, Duration timeout) {
+    String text = environment.get(ID);
+    if (text != null) {
+      return UniqueId.parse(text);
+    }
+    Path file = Path.of(environment.getOrDefault(ID_FILE, ""));
+    if (source.rank() > 0) {
+      return UniqueId.readFrom(file, timeout);
+    }
+    UniqueId id = UniqueId.create(backend);
+    id.writeTo(file);
+    leave(file);
+    return id;
+  }
+
+  private MeetingFolder folder() {
+    String named = environment.get(FOLDER);
+    if (named != null) {
+      return MeetingFolder.open(Path.of(named));
+    }
+    if (Boolean.FALSE.equals(job.oneMachine())) {
+      throw new InvalidUsageException(
+          "the ranks are on several machines, and nothing says where rank 0 leaves the unique id",
+          "set " + FOLDER + " to a folder of yours that all of them share");
+    }
+    MeetingFolder standard = MeetingFolder.openFirst(MeetingFolder.standard());
+    if (job.oneMachine() == null && source.rank() == 0) {
+      LOG.warn(
+          "{} does not say whether all ranks are on this machine: the unique id is left in {},"
+              + " where ranks on others do not find it; if there are any, set {} to a folder of"
+              + " yours that all of them share",
+          job.launcher(),
+          standard,
+          FOLDER);
+    }
+    return standard;
+  }
+
+  /**
+   * What tells this job from all others: on one machine the launcher's process, too, because its
+   * variables may come again.
+   */
+  private String jobName() {
+    String name =
+        sources.stream()
+            .filter(one -> !one.job().isEmpty())
+            .map(one -> one.launcher() + "/" + one.job())
+            .collect(Collectors.joining("|"));
+    if (!environment.containsKey(FOLDER)) {
+      return name + "|" + launcherProcess();
+    }
+    if (name.isEmpty()) {
+      throw new InvalidUsageException(
+          job.launcher() + " does not name its jobs, so that " + FOLDER + " does not suffice",
+          "set " + ID_FILE + " to a new name for each job");
+    }
+    return name;
+  }
+
+  /**
+   * The nearest ancestor whose own environment lacks a variable that a launcher set: shells in
+   * between have inherited it.
+   */
+  private String launcherProcess() {
+    Optional<ProcessHandle> ancestor = ProcessHandle.current().parent();
+    while (ancestor.isPresent() && wasLaunched(ancestor.get().pid())) {
+      ancestor = ancestor.get().parent();
+    }
+    return ancestor.map(a -> a.pid() + "@" + Place.startOf((int) a.pid())).orElse("");
+  }
+
+  private boolean wasLaunched(long pid) {
+    return sources.stream()
+        .filter(one -> !one.countsRanks())
+        .allMatch(one -> hasVariable(pid, one.variable()));
+  }
+
+  private static boolean hasVariable(long pid, String variable) {
+    try {
+      byte[] environ = Files.readAllBytes(Path.of("/proc", Long.toString(pid), "environ"));
+      return ("\0" + new String(environ, StandardCharsets.ISO_8859_1))
+          .contains("\0" + variable + "=");
+    } catch (IOException e) {
+      LOG.debug("process {} belongs to somebody else: to the launcher", pid, e);
+      return false;
+    }
+  }
+
+  private void leave(Path file) {
+    if (hook == null) {
+      hook = new Thread(() -> left.forEach(MeetingFolder::remove), "nccl4j-ids");
+      Runtime.getRuntime().addShutdownHook(hook);
+    }
+    left.add(file);
+  }
+
+  @Override
+  public void close() {
+    if (hook == null) {
+      return;
+    }
+    try {
+      Runtime.getRuntime().removeShutdownHook(hook);
+    } catch (IllegalStateException shuttingDown) {
+      LOG.debug("the hook removes the files", shuttingDown);
+      return;
+    }
+    hook = null;
+    left.forEach(MeetingFolder::remove);
+    left.clear();
+  }
+}

@@ -1,0 +1,39 @@
+package io.nccl4j.internal.bootstrap;
+
+import java.util.UUID;
+
+/**
+ * What one rank brings to a rendezvous.
+ *
+ * @param rank its rank, 0 to {@code nranks - 1}
+ * @param nranks number of ranks, the same for all
+ * @param process random name of its process, the same for all ranks of that process
+ * @param layoutHash hash of everything that the shared memory's layout depends on
+ * @param heapFd memory file of its process's heap, or -1 if the heap cannot be shared; it stays the
+ *     caller's and may be closed once the join is over
+ * @param heapBytes size of that heap in bytes
+ * @param restriction why the heap cannot be shared; empty if it can
+ * @param controlOffset where in rank 0's heap the communicator's control block lies, in bytes; -1
+ *     for all other ranks
+ */
+public record Joiner(
+    int rank,
+    int nranks,
+    UUID process,
+    long layoutHash,
+    int heapFd,
+    long heapBytes,
+    String restriction,
+    long controlOffset) {
+  /** A rank of which no more is known than whether its heap can be shared. */
+  public Joiner(
+      int rank,
+      int nranks,
+      UUID process,
+      long layoutHash,
+      int heapFd,
+      long heapBytes,
+      long controlOffset) {
+    this(rank, nranks, process, layoutHash, heapFd, heapBytes, "", controlOffset);
+  }
+}

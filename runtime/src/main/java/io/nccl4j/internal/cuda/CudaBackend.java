@@ -1,0 +1,187 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.NcclCommunicator;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.internal.spi.BackendRuntime;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.ref.WeakReference;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
+
+/** The cuda backend: the GPUs of this machine, and how ranks join through NCCL. */
+public final class CudaBackend implements BackendRuntime {
+  private static final AtomicLong CREATED = new AtomicLong();
+
+  private final List<CudaDevice> devices;
+  private final Map<UniqueId, WeakReference<Team>> teams = new HashMap<>();
+
+  /**
+   * A backend over the libraries of this machine; the runtime makes one.
+   *
+   * @throws io.nccl4j.BackendUnavailableException if they, a GPU or its driver are missing or too
+   *     old; the message says which and what to do
+   */
+  public CudaBackend() {
+    CudaLibraries.require();
+    devices = IntStream.range(0, CudaLibraries.deviceCount()).mapToObj(CudaDevice::new).toList();
+  }
+
+  @Override
+  public Backend backend() {
+    return Backend.CUDA;
+  }
+
+  @Override
+  public void checkRanks(int nranks) {
+    Device ignored = device(nranks - 1);
+  }
+
+  @Override
+  public Device device(int ordinal) {
+    if (ordinal < 0 || ordinal >= devices.size()) {
+      throw new InvalidArgumentException(
+          "there is no cuda device " + ordinal,
+          "this process sees "
+              + devices.size()
+              + " (CUDA_VISIBLE_DEVICES chooses them): 0 to "
+              + (devices.size() - 1));
+    }
+    return devices.get(ordinal);
+  }
+
+  @Override
+  public List<Device> devices() {
+    return List.copyOf(devices);
+  }
+
+  @Override
+  public byte[] createUniqueId() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment id = ncclUniqueId.allocate(arena);
+      NcclResults.check(Nccl.ncclGetUniqueId(id), "ncclGetUniqueId");
+      return id.toArray(ValueLayout.JAVA_BYTE);
+    }
+  }
+
+  @Override
+  public void placeThread(Device device) {
+    NumaNode.placeThread((CudaDevice) device);
+  }
+
+  @Override
+  public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
+    List<CudaInit.Rank> ranks = new ArrayList<>();
+    for (Device device : requested) {
+      ranks.add(new CudaInit.Rank(ranks.size(), (CudaDevice) device));
+    }
+    String name = config.name() == null ? "cuda-" + CREATED.incrementAndGet() : config.name();
+    return List.copyOf(
+        CudaInit.join(ranks, ranks.size(), this::createUniqueId, new Team(name), config, name));
+  }
+
+  @Override
+  public Communicator initRank(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    return initRank(device, nranks, List.of(id), rank, config);
+  }
+
+  @Override
+  public Communicator initRank(
+      Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
+    requireRank(nranks, rank);
+    UniqueId first = ids.getFirst();
+    ByteBuffer bytes = ByteBuffer.allocate(ids.size() * UniqueId.BYTES);
+    ids.forEach(id -> bytes.put(id.toBytes()));
+    return CudaInit.join(
+            List.of(new CudaInit.Rank(rank, (CudaDevice) device)),
+            nranks,
+            bytes::array,
+            teamOf(first),
+            config,
+            name(first, config))
+        .getFirst();
+  }
+
+  /** See {@link io.nccl4j.NcclCommunicator#join}. */
+  public NcclCommunicator joinGrowing(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    requireRank(nranks, rank);
+    return CudaInit.joinGrowing(
+        new CudaInit.Rank(rank, (CudaDevice) device),
+        nranks,
+        id,
+        teamOf(id),
+        config,
+        name(id, config));
+  }
+
+  /** See {@link io.nccl4j.NcclCommunicator#simulate}. */
+  public Duration simulate(Runnable operations) {
+    return NcclSimulation.run(operations);
+  }
+
+  /** See {@link io.nccl4j.NcclParameters#keys()}. */
+  public List<String> parameterKeys() {
+    return NcclParameterTable.keys();
+  }
+
+  /** See {@link io.nccl4j.NcclParameters#get}. */
+  public Optional<String> parameter(String key) {
+    return NcclParameterTable.get(key);
+  }
+
+  /** What NCCL takes at least in {@code /dev/shm} of a process with a rank on each GPU; bytes. */
+  public long sharedMemoryNeed() {
+    return SharedMemoryNeed.ofProcesses(devices, CommunicatorConfig.defaults());
+  }
+
+  private static void requireRank(int nranks, int rank) {
+    if (nranks < 1) {
+      throw new InvalidArgumentException(
+          "nranks is " + nranks, "a communicator has at least one rank");
+    }
+    if (rank < 0 || rank >= nranks) {
+      throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
+    }
+  }
+
+  private static String name(UniqueId id, CommunicatorConfig config) {
+    String given = config.name();
+    return given == null ? nameOf(id) : given;
+  }
+
+  /** The same on all ranks, and without the id, which is a secret. */
+  private static String nameOf(UniqueId id) {
+    return "cuda-" + HexFormat.of().toHexDigits(id.hashCode());
+  }
+
+  private Team teamOf(UniqueId id) {
+    synchronized (teams) {
+      teams.values().removeIf(reference -> reference.get() == null);
+      WeakReference<Team> known = teams.get(id);
+      Team team = known == null ? null : known.get();
+      if (team == null) {
+        team = new Team(nameOf(id));
+        teams.put(id, new WeakReference<>(team));
+      }
+      return team;
+    }
+  }
+}

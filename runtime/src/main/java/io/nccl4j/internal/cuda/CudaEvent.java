@@ -1,0 +1,299 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.Device;
+import io.nccl4j.Event;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.spi.Failures;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.ToIntFunction;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A CUDA event, and where it was recorded last. It owns the CUDA event.
+ *
+ * <p>CUDA answers for the last record alone. While somebody waits for a record its CUDA event is
+ * not recorded again, the next record gets another one; else a record that is complete would speak
+ * for one that is not, and what that one's stream still runs would be given back.
+ */
+@SuppressWarnings("try") // a scope is entered, not used
+final class CudaEvent implements Event {
+  /** A record: {@code position} entries of {@code stream} lie before it. */
+  final class Place {
+    private final MemorySegment recorded;
+    private CudaStream stream;
+    private long position;
+
+    /** Who waits for it, and whether the event was recorded again or closed; under the event. */
+    private int waiting;
+
+    private boolean isPast;
+
+    private Place(MemorySegment recorded, CudaStream stream, long position) {
+      this.recorded = recorded;
+      this.stream = stream;
+      this.position = position;
+    }
+
+    CudaStream stream() {
+      return stream;
+    }
+
+    /**
+     * Whether it is complete; asks CUDA.
+     *
+     * @throws InvalidUsageException if the event is closed
+     */
+    boolean isReached() {
+      synchronized (CudaEvent.this) {
+        requireOpen();
+        int result = Cuda.cuEventQuery(recorded);
+        if (result == Driver.NOT_READY) {
+          return false;
+        }
+        Driver.check(result, "cuEventQuery");
+        stream.queue().passed(position);
+        return true;
+      }
+    }
+
+    /** Why what lies before it failed; null if it did not. */
+    @Nullable NcclException failure() {
+      return stream.queue().failureUpTo(position);
+    }
+
+    /** Ends what {@link #awaited()} began. */
+    void release() {
+      synchronized (CudaEvent.this) {
+        if (--waiting > 0 || !isPast) {
+          return;
+        }
+      }
+      Driver.check(Cuda.cuEventDestroy_v2(recorded), "cuEventDestroy");
+    }
+  }
+
+  private final CudaDevice device;
+
+  /** What is recorded next, and the last record; guarded by this object. */
+  private MemorySegment handle;
+
+  private @Nullable Place last;
+  private volatile @Nullable CudaCapture capture;
+  private int[] capturedAfter = {};
+  private volatile boolean closed;
+
+  CudaEvent(CudaDevice device) {
+    this.device = device;
+    this.handle = newHandle(device);
+  }
+
+  private static MemorySegment newHandle(CudaDevice device) {
+    try (CudaDevice.Scope ignored = device.enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+      Driver.check(Cuda.cuEventCreate(out, 0), "cuEventCreate");
+      return out.get(ValueLayout.ADDRESS, 0);
+    }
+  }
+
+  static CudaEvent require(@Nullable Event event) {
+    if (!(event instanceof CudaEvent own)) {
+      throw new InvalidArgumentException(
+          "the event is " + (event == null ? "null" : "not of a cuda device"),
+          "pass an event of this stream's backend");
+    }
+    return own;
+  }
+
+  synchronized MemorySegment handle() {
+    return handle;
+  }
+
+  /** Where it was recorded last; null if nowhere. */
+  private synchronized @Nullable Place last() {
+    return last;
+  }
+
+  /** The same, for who waits for it until {@link Place#release}. */
+  private synchronized @Nullable Place awaited() {
+    Place place = last;
+    if (place != null) {
+      place.waiting++;
+    }
+    return place;
+  }
+
+  @Nullable CudaCapture capture() {
+    return capture;
+  }
+
+  int[] capturedAfter() {
+    return capturedAfter;
+  }
+
+  /** Records it in a stream, behind {@code at} entries. */
+  synchronized void recordOn(CudaStream on, ToIntFunction<MemorySegment> call, long at) {
+    record(call);
+    capture = null;
+    Place place = last;
+    if (place == null || place.isPast || place.waiting > 0) {
+      last = new Place(handle, on, at);
+    } else {
+      // Nobody waits for it: recording in a loop allocates nothing.
+      place.stream = on;
+      place.position = at;
+    }
+  }
+
+  /** Records it in a capture, after these nodes, and not in a stream. */
+  synchronized void recordIn(CudaCapture in, ToIntFunction<MemorySegment> call, int[] after) {
+    record(call);
+    capturedAfter = after;
+    capture = in;
+  }
+
+  private void record(ToIntFunction<MemorySegment> call) {
+    if (leaveToWaiting()) {
+      handle = newHandle(device);
+    }
+    Driver.check(call.applyAsInt(handle), "cuEventRecord");
+  }
+
+  /** Whether the CUDA event of the last record belongs to those who wait for it from now on. */
+  private boolean leaveToWaiting() {
+    Place place = last;
+    if (place == null || place.waiting == 0 || place.isPast) {
+      return false;
+    }
+    place.isPast = true;
+    return true;
+  }
+
+  /**
+   * Lets a stream wait for the last record, if there is one and the stream's order does not
+   * suffice.
+   *
+   * @throws NcclException why what was recorded has failed: who waits for it fails, too
+   */
+  synchronized void awaitBy(CudaStream waiting, ToIntFunction<MemorySegment> call) {
+    Place place = last;
+    if (place == null || place.stream == waiting) {
+      return;
+    }
+    NcclException failure = place.failure();
+    if (failure != null) {
+      throw Failures.again(failure);
+    }
+    Driver.check(call.applyAsInt(handle), "cuStreamWaitEvent");
+    waiting.queue().add(place.stream.queue(), place.position);
+  }
+
+  void requireOpen() {
+    if (closed) {
+      throw new InvalidUsageException(
+          "the event is closed", "create a new one with device.newEvent()");
+    }
+  }
+
+  private void requireNotCaptured(String call) {
+    if (capture != null) {
+      throw new InvalidUsageException(
+          call + ": the event was last recorded in a capture, which runs nothing",
+          "record it outside a capture");
+    }
+  }
+
+  @Override
+  public Device device() {
+    return device;
+  }
+
+  @Override
+  public boolean isComplete() {
+    requireOpen();
+    requireNotCaptured("isComplete");
+    return isReached();
+  }
+
+  private boolean isReached() {
+    Place place = last();
+    return place == null || place.isReached();
+  }
+
+  @Override
+  public void synchronize() {
+    requireOpen();
+    requireNotCaptured("synchronize");
+    Place place = awaited();
+    if (place == null) {
+      return;
+    }
+    NcclException failure;
+    try {
+      place.stream.waits().await(place::isReached);
+      failure = place.failure();
+    } finally {
+      place.release();
+    }
+    if (failure != null) {
+      throw Failures.again(failure);
+    }
+  }
+
+  @Override
+  public Duration elapsedSince(Event start) {
+    requireOpen();
+    if (!(start instanceof CudaEvent begin)) {
+      throw new InvalidArgumentException(
+          "the start event is " + (start == null ? "null" : "not of a cuda device"),
+          "pass an event of this backend");
+    }
+    requireRecorded(begin, "start");
+    requireRecorded(this, "end");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_FLOAT);
+      Driver.check(Cuda.cuEventElapsedTime(out, begin.handle(), handle()), "cuEventElapsedTime");
+      return Duration.ofNanos((long) (out.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
+    }
+  }
+
+  private static void requireRecorded(CudaEvent event, String name) {
+    event.requireOpen();
+    event.requireNotCaptured("elapsedSince");
+    Place place = event.last();
+    if (place == null || !place.isReached()) {
+      throw new InvalidUsageException(
+          "the " + name + " event " + (place == null ? "was never recorded" : "is not complete"),
+          "record it and synchronize first");
+    }
+  }
+
+  @Override
+  public CompletableFuture<Void> toFuture() {
+    requireOpen();
+    requireNotCaptured("toFuture");
+    Place place = awaited();
+    return place == null ? CompletableFuture.completedFuture(null) : EventPoller.futureOf(place);
+  }
+
+  @Override
+  public void close() {
+    synchronized (this) {
+      if (closed) {
+        return;
+      }
+      closed = true;
+      if (leaveToWaiting()) {
+        return;
+      }
+    }
+    Driver.check(Cuda.cuEventDestroy_v2(handle()), "cuEventDestroy");
+  }
+}

@@ -1,0 +1,204 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.internal.spi.Interrupts;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Hands works to NCCL: a plan of one at once, or the plans of a group between NCCL's group calls.
+ * One object per thread, used again. The communicators of a group are guarded from their first work
+ * to the end, so that nobody aborts one in between.
+ */
+final class CudaLaunch {
+  private static final ThreadLocal<CudaLaunch> THREADS = ThreadLocal.withInitial(CudaLaunch::new);
+
+  private final List<CudaStream> streams = new ArrayList<>();
+  private final List<CudaWork> plans = new ArrayList<>();
+  private final List<CudaStream> streamOfPlan = new ArrayList<>();
+  private final List<CudaCommunicator> guarded = new ArrayList<>();
+  private @Nullable NcclException failure;
+
+  private CudaLaunch() {}
+
+  static CudaLaunch ofThread() {
+    return THREADS.get();
+  }
+
+  /**
+   * Starts a single work.
+   *
+   * @throws NcclException if NCCL refuses it; the communicator has failed then
+   */
+  static void one(CudaStream stream, CudaWork work) {
+    CudaCommunicator communicator = work.communicator;
+    CudaHealth health = communicator.health();
+    NcclHandle nccl = communicator.nccl();
+    int result;
+    NcclException refused = null;
+    nccl.guard().enter();
+    try {
+      if (health.failure() != null) {
+        work.free();
+        communicator.requireReady();
+      }
+      communicator.deadlines().callBegins(work);
+      result = NcclCalls.issue(work, nccl.get(), stream);
+      if (NcclResults.isFailure(result)) {
+        refused = NcclResults.failure(result, work.describe());
+      }
+    } finally {
+      communicator.deadlines().callEnds();
+      nccl.guard().leave();
+    }
+    if (refused == null) {
+      communicator.pending().launched(work, stream, result);
+      stream.launched(work);
+      return;
+    }
+    health.fail(refused);
+    communicator.pending().completed(work);
+    work.free();
+    NcclException cause = health.failure();
+    throw cause == null || cause == refused ? refused : Interrupts.toCaller(cause);
+  }
+
+  // ---- groups
+
+  void hold(CudaStream stream) {
+    streams.add(stream);
+  }
+
+  void add(CudaStream stream, CudaWork plan) {
+    plans.add(plan);
+    streamOfPlan.add(stream);
+    for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
+      if (!guarded.contains(work.communicator)) {
+        guarded.add(work.communicator);
+      }
+    }
+  }
+
+  /** Starts the group; the first call for a group does it. */
+  void start() {
+    if (streams.isEmpty()) {
+      return;
+    }
+    for (int i = 0; i < guarded.size(); i++) {
+      guarded.get(i).nccl().guard().enter();
+    }
+    int result = NcclResults.SUCCESS;
+    NcclException thrown = null;
+    try {
+      thrown = failedBefore();
+      if (thrown == null) {
+        guarded.forEach(this::noteGroup);
+        result = call();
+        thrown = failure;
+      }
+    } finally {
+      for (int i = 0; i < guarded.size(); i++) {
+        guarded.get(i).deadlines().callEnds();
+        guarded.get(i).nccl().guard().leave();
+      }
+    }
+    // Why a call was let go, rather than what NCCL made of it.
+    NcclException reason = thrown == null ? null : failedBefore();
+    finish(result, thrown);
+    if (thrown != null) {
+      throw reason == null ? thrown : Interrupts.toCaller(reason);
+    }
+  }
+
+  /** NCCL fuses the collectives of a group, so that all ranks need the same groups. */
+  private void noteGroup(CudaCommunicator communicator) {
+    int size = 0;
+    for (int i = 0; i < plans.size(); i++) {
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        size += work.communicator == communicator && work.isCollective() ? 1 : 0;
+      }
+    }
+    for (int i = 0; i < plans.size() && size > 1; i++) {
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        if (work.communicator == communicator && work.isCollective()) {
+          communicator.ledger().noteGroup(work.seq, size);
+        }
+      }
+    }
+  }
+
+  private @Nullable NcclException failedBefore() {
+    for (int i = 0; i < guarded.size(); i++) {
+      NcclException earlier = guarded.get(i).health().failure();
+      if (earlier != null) {
+        return earlier;
+      }
+    }
+    return null;
+  }
+
+  /**
+   * NCCL's group belongs to the thread of the operating system, so that nothing here may wait: a
+   * virtual thread could go on elsewhere.
+   */
+  private int call() {
+    int result = Nccl.ncclGroupStart();
+    if (NcclResults.isFailure(result)) {
+      failure = NcclResults.failure(result, "ncclGroupStart");
+      return result;
+    }
+    for (int i = 0; i < plans.size() && failure == null; i++) {
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        work.communicator.deadlines().callBegins(work);
+        result = NcclCalls.issue(work, work.communicator.nccl().get(), streamOfPlan.get(i));
+        if (NcclResults.isFailure(result)) {
+          failure = NcclResults.failure(result, work.describe());
+          break;
+        }
+      }
+    }
+    result = Nccl.ncclGroupEnd();
+    if (failure == null && NcclResults.isFailure(result)) {
+      failure =
+          NcclResults.failure(result, "a group that begins with " + plans.getFirst().describe());
+    }
+    return result;
+  }
+
+  private void finish(int result, @Nullable NcclException thrown) {
+    if (thrown == null) {
+      noteLaunches(result);
+    } else {
+      guarded.forEach(communicator -> communicator.health().fail(thrown));
+      plans.forEach(CudaLaunch::drop);
+    }
+    streams.forEach(CudaStream::leaveLaunch);
+    streams.clear();
+    plans.clear();
+    streamOfPlan.clear();
+    guarded.clear();
+    failure = null;
+  }
+
+  private void noteLaunches(int result) {
+    for (int i = 0; i < plans.size(); i++) {
+      CudaStream stream = streamOfPlan.get(i);
+      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
+        work.communicator.pending().launched(work, stream, result);
+      }
+      stream.launched(plans.get(i));
+    }
+  }
+
+  private static void drop(CudaWork plan) {
+    CudaWork work = plan;
+    while (work != null) {
+      CudaWork following = (CudaWork) work.next;
+      work.communicator.pending().completed(work);
+      work.free();
+      work = following;
+    }
+  }
+}

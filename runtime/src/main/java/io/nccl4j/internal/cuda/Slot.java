@@ -1,0 +1,95 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.internal.schedule.Work;
+import java.util.LinkedHashSet;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What one entry of a stream holds until the device has passed it. Slots are used again and again.
+ */
+final class Slot {
+  /** A plan's works, linked; null for other entries. */
+  @Nullable CudaWork works;
+
+  /** A launch of a graph. */
+  @Nullable CudaExecutableGraph graph;
+
+  /** Buffers of a copy or fill; the run of a kernel. */
+  @Nullable Object target;
+
+  /** See {@link #target}. */
+  @Nullable Object source;
+
+  /** For a wait: the stream that was waited for, up to {@link #otherPosition}. */
+  @Nullable StreamQueue other;
+
+  long otherPosition;
+
+  void clear() {
+    works = null;
+    graph = null;
+    target = null;
+    source = null;
+    other = null;
+  }
+
+  /** Adds the communicators whose work this is. */
+  void addCommunicators(Set<CudaCommunicator> all) {
+    for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
+      all.add(work.communicator);
+    }
+    if (graph != null) {
+      all.addAll(graph.communicators());
+    }
+  }
+
+  /** The communicators whose work this is. */
+  Set<CudaCommunicator> communicators() {
+    Set<CudaCommunicator> all = new LinkedHashSet<>();
+    addCommunicators(all);
+    return all;
+  }
+
+  boolean uses(Object buffer) {
+    if (isPart(target, buffer) || isPart(source, buffer)) {
+      return true;
+    }
+    if (graph != null && graph.uses(buffer)) {
+      return true;
+    }
+    for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
+      if (uses(work, buffer)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether an operation uses a buffer or a slice of it. */
+  static boolean uses(Work work, Object buffer) {
+    return isPart(work.send, buffer)
+        || isPart(work.recv, buffer)
+        || isPart(work.op.deviceScalar(), buffer);
+  }
+
+  /**
+   * Whether {@code part} is the buffer {@code whole} or a slice of it, or a run of a kernel that
+   * uses it or is of that module.
+   */
+  static boolean isPart(@Nullable Object part, Object whole) {
+    return part == whole
+        || part instanceof CudaBuffer buffer && buffer.root() == whole
+        || part instanceof PtxKernel.Run run && run.uses(whole);
+  }
+
+  String describe() {
+    return works != null
+        ? works.describe()
+        : graph != null
+            ? graph.describe()
+            : other != null
+                ? "a wait for an event"
+                : target instanceof PtxKernel.Run run ? run.describe() : "a copy or fill";
+  }
+}

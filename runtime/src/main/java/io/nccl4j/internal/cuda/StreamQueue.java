@@ -1,0 +1,318 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.spi.Failures;
+import java.util.LinkedHashSet;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A ring of what is in a stream that the device has not passed yet, and the first failure in it.
+ *
+ * <p>How far the device has come is learnt from the stream itself when everything is waited for,
+ * and otherwise from marks: events recorded every {@value #ENTRIES_PER_MARK} entries, or when
+ * somebody needs to know. There is no event per operation.
+ */
+@SuppressWarnings("try") // a scope is entered, not used
+final class StreamQueue extends Padded {
+  /**
+   * A quarter of what CUDA queues before a call waits for the device, where no deadline sees it.
+   */
+  static final int CAPACITY = 256;
+
+  private static final int ENTRIES_PER_MARK = CAPACITY / 2;
+
+  private final CudaDevice device;
+  private final StreamHandle handle;
+  private final StreamLaunches launches;
+  private final Marks marks;
+  private final Slot[] ring = new Slot[CAPACITY];
+  private final Guard guard = new Guard();
+
+  /** Entries put in; the submitting thread's. */
+  private volatile long next;
+
+  /** Entries that the device has passed. Under the guard. */
+  private volatile long head;
+
+  private long marked;
+  private volatile @Nullable NcclException error;
+  private volatile long failedAt = Long.MAX_VALUE;
+
+  StreamQueue(CudaDevice device, StreamHandle handle, StreamLaunches launches, Marks marks) {
+    this.device = device;
+    this.handle = handle;
+    this.launches = launches;
+    this.marks = marks;
+    for (int i = 0; i < CAPACITY; i++) {
+      ring[i] = new Slot();
+    }
+  }
+
+  /** Keeps entries from being passed, and the stream from being captured or destroyed. */
+  Guard guard() {
+    return guard;
+  }
+
+  /** Entries put in so far. Any thread. */
+  long next() {
+    return next;
+  }
+
+  /** Entries that the device is known to have passed. Any thread. */
+  long head() {
+    return head;
+  }
+
+  boolean isEmpty() {
+    return head == next;
+  }
+
+  // ---- putting in; there is room
+
+  boolean isFull() {
+    return next - head >= CAPACITY;
+  }
+
+  /** Marks where the stream is, if that is due. */
+  void markIfDue() {
+    if (next - marked >= ENTRIES_PER_MARK) {
+      mark();
+    }
+  }
+
+  private void mark() {
+    if (handle.isDefault()) {
+      try (CudaDevice.Scope ignored = device.enter()) {
+        marks.record(handle.get(), next);
+      }
+    } else {
+      marks.record(handle.get(), next);
+    }
+    marked = next;
+  }
+
+  /** A plan of works that were handed to NCCL. */
+  void add(CudaWork plan) {
+    slot(next).works = plan;
+    advance();
+  }
+
+  /** A launch of a graph. */
+  void add(CudaExecutableGraph graph) {
+    slot(next).graph = graph;
+    advance();
+  }
+
+  /** A copy, a fill or a kernel, and what it uses. */
+  void add(Object target, @Nullable Object source) {
+    Slot slot = slot(next);
+    slot.target = target;
+    slot.source = source;
+    advance();
+  }
+
+  /** A wait for another stream, up to a position. */
+  void add(StreamQueue other, long position) {
+    Slot slot = slot(next);
+    slot.other = other;
+    slot.otherPosition = position;
+    advance();
+  }
+
+  private Slot slot(long position) {
+    return ring[(int) position & CAPACITY - 1];
+  }
+
+  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
+  private void advance() {
+    next++;
+  }
+
+  // ---- passing
+
+  /** Whether the device has passed everything; never waits. */
+  boolean poll() {
+    // Read first: a launch that is under way was noted before its entry.
+    long end = next;
+    if (!launches.areDone()) {
+      return false;
+    }
+    int result = handle.query();
+    if (result == Driver.NOT_READY) {
+      return false;
+    }
+    if (result != Driver.SUCCESS) {
+      broken(result);
+    }
+    passed(end);
+    return true;
+  }
+
+  /** Whether the device has passed an entry; asks it. */
+  boolean hasPassed(long position) {
+    if (head >= position && position < next) {
+      return true;
+    }
+    if (position == next) {
+      return poll();
+    }
+    if (position > marked) {
+      if (!launches.areDone()) {
+        return false;
+      }
+      mark();
+    }
+    long reached = marks.poll();
+    if (reached < 0) {
+      broken((int) -reached);
+      return true;
+    }
+    if (reached > head) {
+      passed(reached);
+    }
+    return head >= position;
+  }
+
+  /** The context is lost, or the stream: nothing in it will complete. */
+  private void broken(int result) {
+    NcclException e = Driver.failure(result, "cuStreamQuery");
+    fail(e, head);
+    for (long i = head; i < next; i++) {
+      for (CudaWork work = slot(i).works; work != null; work = (CudaWork) work.next) {
+        work.communicator.health().fail(e);
+      }
+    }
+    passed(next);
+  }
+
+  /** The communicators whose works are queued. */
+  Set<CudaCommunicator> communicators() {
+    Set<CudaCommunicator> all = new LinkedHashSet<>();
+    guard.enter();
+    try {
+      for (long i = head; i < next; i++) {
+        slot(i).addCommunicators(all);
+      }
+    } finally {
+      guard.leave();
+    }
+    return all;
+  }
+
+  /** Gives back what entries before {@code position} held. */
+  void passed(long position) {
+    guard.enter();
+    try {
+      long at = head;
+      while (at < position) {
+        Slot slot = slot(at);
+        retire(slot, at + 1);
+        slot.clear();
+        head = ++at;
+      }
+    } finally {
+      guard.leave();
+    }
+  }
+
+  private void retire(Slot slot, long position) {
+    CudaWork work = slot.works;
+    while (work != null) {
+      CudaWork following = (CudaWork) work.next;
+      failIf(work.communicator.health().outcome(), position);
+      work.communicator.pending().completed(work);
+      work.free();
+      work = following;
+    }
+    if (slot.graph != null) {
+      failIf(slot.graph.passed(), position);
+    }
+    if (slot.other != null) {
+      failIf(slot.other.failureUpTo(slot.otherPosition), position);
+    }
+  }
+
+  // ---- failure
+
+  private void failIf(@Nullable NcclException e, long position) {
+    if (e != null) {
+      fail(e, position);
+    }
+  }
+
+  /** The first failure counts. */
+  void fail(NcclException e, long position) {
+    if (error == null) {
+      failedAt = position;
+      error = e;
+    }
+  }
+
+  /** Why what lies before a position failed; null if it did not. */
+  @Nullable NcclException failureUpTo(long position) {
+    NcclException e = error;
+    return e != null && failedAt <= position ? e : null;
+  }
+
+  void throwIfFailed() {
+    NcclException failure = error;
+    if (failure != null) {
+      throw Failures.again(failure);
+    }
+  }
+
+  // ---- looking, by any thread
+
+  /** What lies first; it may be passed meanwhile, and its place be used again. */
+  Slot first() {
+    return slot(head);
+  }
+
+  /** Looks for faults of the communicators with work in this stream. */
+  void look() {
+    communicators().forEach(communicator -> communicator.health().look());
+  }
+
+  /** What lies first, for messages; may be out of date. */
+  String describeFirst() {
+    if (isEmpty()) {
+      return "nothing is queued";
+    }
+    Slot slot = first();
+    CudaWork work = slot.works;
+    return work == null ? slot.describe() : work.communicator.deadlines().explain(work);
+  }
+
+  /** Position behind the last entry that uses a buffer; 0 if none does. */
+  long lastUse(Object buffer) {
+    guard.enter();
+    try {
+      for (long i = next; --i >= head; ) {
+        if (slot(i).uses(buffer)) {
+          return i + 1;
+        }
+      }
+      return 0;
+    } finally {
+      guard.leave();
+    }
+  }
+
+  /** What uses a buffer, in words; null if nothing does. */
+  @Nullable String userOf(Object buffer) {
+    guard.enter();
+    try {
+      for (long i = head; i < next; i++) {
+        Slot slot = slot(i);
+        if (slot.uses(buffer)) {
+          return slot.describe();
+        }
+      }
+      return null;
+    } finally {
+      guard.leave();
+    }
+  }
+}

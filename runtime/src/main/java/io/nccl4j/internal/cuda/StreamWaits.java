@@ -1,0 +1,211 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.NcclException;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Waiting for what is in a stream: meanwhile faults are looked for, and the deadline is kept of
+ * what lies first.
+ */
+final class StreamWaits {
+  private static final long LOOK_NANOS = 1_000_000;
+
+  private final CudaDevice device;
+  private final StreamQueue queue;
+  private volatile boolean isStuck;
+
+  StreamWaits(CudaDevice device, StreamQueue queue) {
+    this.device = device;
+    this.queue = queue;
+  }
+
+  /** Whether the device was told to end what is in the stream and does not: it ends nothing. */
+  boolean isStuck() {
+    return isStuck;
+  }
+
+  /**
+   * Waits until the device has passed an entry, or the time is over.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
+  boolean awaitPosition(long position, long timeoutNanos) {
+    return awaitPosition(position, timeoutNanos, true);
+  }
+
+  /**
+   * Waits until the device has passed everything. Works that take longer, or that an interrupted
+   * thread would wait for, are given up: their communicators fail.
+   *
+   * @return false if it has not, because it waits for another stream
+   */
+  boolean finish(long timeoutNanos) {
+    try {
+      if (awaitPosition(queue.next(), timeoutNanos)) {
+        return true;
+      }
+      giveUp(
+          " was unfinished when its stream was closed",
+          "synchronize before closing; close-timeout sets how long close waits");
+    } catch (InterruptedWaitException e) {
+      giveUp(
+          " was unfinished when its stream was closed by an interrupted thread",
+          "synchronize before closing");
+    }
+    return awaitPosition(queue.next(), timeoutNanos, false);
+  }
+
+  private void giveUp(String why, String remedy) {
+    AbortedException reason = new AbortedException(queue.describeFirst() + why, remedy);
+    queue.communicators().forEach(communicator -> communicator.health().fail(reason));
+  }
+
+  private boolean awaitPosition(long position, long timeoutNanos, boolean interruptible) {
+    if (isStuck) {
+      return true;
+    }
+    long start = System.nanoTime();
+    long progress = start;
+    long looked = start;
+    long seen = queue.head();
+    while (!queue.hasPassed(position)) {
+      long now = System.nanoTime();
+      if (now - start > timeoutNanos) {
+        return false;
+      }
+      if (queue.head() != seen) {
+        seen = queue.head();
+        progress = now;
+      }
+      if (now - looked > LOOK_NANOS) {
+        looked = now;
+        queue.look();
+        checkDeadline(now - progress);
+      }
+      if (interruptible) {
+        Backoff.pause(now - start, queue::describeFirst);
+      } else {
+        Backoff.pauseUninterruptibly(now - start);
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Waits until the device has passed one more entry.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
+  void awaitHead() {
+    boolean ignored = awaitHead(Long.MAX_VALUE, true);
+  }
+
+  /** The same, within a time; whether it was enough. */
+  boolean awaitHead(long timeoutNanos) {
+    return awaitHead(timeoutNanos, true);
+  }
+
+  /** The same, but an interrupt does not end it. */
+  void awaitHeadUninterruptibly() {
+    boolean ignored = awaitHead(Long.MAX_VALUE, false);
+  }
+
+  private boolean awaitHead(long timeoutNanos, boolean interruptible) {
+    if (isStuck) {
+      queue.throwIfFailed();
+    }
+    return queue.isEmpty() || awaitPosition(queue.head() + 1, timeoutNanos, interruptible);
+  }
+
+  /**
+   * Waits until an event that was recorded here is complete.
+   *
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
+  void await(BooleanSupplier event) {
+    long start = System.nanoTime();
+    long looked = start;
+    while (!event.getAsBoolean()) {
+      long now = System.nanoTime();
+      if (now - looked > LOOK_NANOS) {
+        looked = now;
+        queue.look();
+        checkDeadline(now - start);
+      }
+      Backoff.pause(now - start, () -> "an event behind " + queue.describeFirst());
+    }
+  }
+
+  private void checkDeadline(long waitedNanos) {
+    Slot slot = queue.first();
+    checkDeadline(slot.works, slot.graph, waitedNanos);
+    for (CudaCommunicator communicator : slot.communicators()) {
+      if (communicator.health().shouldHaveEnded(System.nanoTime())) {
+        throw stuck(communicator);
+      }
+    }
+  }
+
+  private static void checkDeadline(
+      @Nullable CudaWork work, @Nullable CudaExecutableGraph graph, long waitedNanos) {
+    if (work != null) {
+      work.communicator.deadlines().check(work, waitedNanos);
+    } else if (graph != null) {
+      graph.checkDeadline(waitedNanos);
+    }
+  }
+
+  /** Nothing of this stream may be touched again. */
+  private NcclException stuck(CudaCommunicator communicator) {
+    NcclException e =
+        new InternalErrorException(
+            "communicator "
+                + communicator.name()
+                + " was aborted, but "
+                + device
+                + " still runs its work: "
+                + queue.describeFirst(),
+            "restart the process");
+    NcclException cause = communicator.health().failure();
+    if (cause != null) {
+      e.causedBy(cause);
+    }
+    queue.fail(e, queue.head());
+    isStuck = true;
+    return e;
+  }
+
+  /** Keeps the deadline of what lies first in the stream, for a thread that is not its user. */
+  final class Patience {
+    private long seen = queue.head();
+    private long since = System.nanoTime();
+
+    void checkDeadline() {
+      long now = System.nanoTime();
+      CudaWork work = null;
+      CudaExecutableGraph graph = null;
+      queue.guard().enter();
+      try {
+        if (queue.head() != seen || queue.isEmpty()) {
+          seen = queue.head();
+          since = now;
+          return;
+        }
+        Slot slot = queue.first();
+        work = slot.works;
+        graph = slot.graph;
+      } finally {
+        queue.guard().leave();
+      }
+      StreamWaits.checkDeadline(work, graph, now - since);
+    }
+  }
+
+  Patience newPatience() {
+    return new Patience();
+  }
+}

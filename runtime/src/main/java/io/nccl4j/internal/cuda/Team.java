@@ -1,0 +1,381 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.schedule.Signature;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The ranks of one communicator that live in this process. NCCL does not tell the others when one
+ * gives up, nor what each was doing: here they can at least see each other. Thread-safe.
+ */
+final class Team {
+  private static final String SAME_ORDER =
+      "issue the same collectives in the same order on all ranks";
+
+  private final List<CudaCommunicator> ranks = new CopyOnWriteArrayList<>();
+  private final List<CudaCommunicator> departed = new CopyOnWriteArrayList<>();
+  private final Map<String, Team> children = new HashMap<>();
+  private final String number;
+  private final Set<Integer> joining = new HashSet<>();
+  private int expected;
+  private @Nullable NcclException failure;
+
+  Team(String number) {
+    this.number = number;
+  }
+
+  /** What tells it from its siblings. */
+  String number() {
+    return number;
+  }
+
+  void add(CudaCommunicator communicator) {
+    ranks.add(communicator);
+    NcclException before = failure();
+    if (before != null) {
+      communicator.health().fail(before);
+    }
+  }
+
+  /** The devices of the ranks here, in no order. */
+  List<CudaDevice> devices() {
+    return ranks.stream().map(CudaCommunicator::cudaDevice).toList();
+  }
+
+  /** A rank was closed: those that need more of it fail. */
+  void left(CudaCommunicator communicator) {
+    departed.add(communicator);
+    ranks.remove(communicator);
+  }
+
+  /** The team of a split's color; {@code number} counts the splits. */
+  Team child(long number, int color) {
+    return child(number + "-" + color);
+  }
+
+  /** The team of a child that all its ranks here number alike. */
+  synchronized Team child(String childNumber) {
+    return children.computeIfAbsent(childNumber, Team::new);
+  }
+
+  /** The other ranks cannot go on without the one that failed, nor can those yet to be added. */
+  void failed(CudaCommunicator failed, NcclException cause) {
+    gaveUp(failed.rank(), failed.name(), cause);
+    for (CudaCommunicator other : ranks) {
+      if (other != failed) {
+        other.health().fail(relayed(failed.rank(), failed.name(), cause));
+      }
+    }
+  }
+
+  /** Notes why a rank goes on no longer, perhaps before it has joined. */
+  synchronized void gaveUp(int rank, String name, NcclException cause) {
+    if (failure == null) {
+      failure = relayed(rank, name, cause);
+    }
+  }
+
+  /** What other ranks are told of the first that goes on no longer; null if there is none. */
+  synchronized @Nullable NcclException failure() {
+    return failure;
+  }
+
+  private static NcclException relayed(int rank, String name, NcclException cause) {
+    String by = " (rank " + rank + " of communicator " + name + ")";
+    return (switch (cause) {
+          case AbortedException e -> new AbortedException(e.problem(), e.remedy(), e.failedRanks());
+          case MismatchException e -> new MismatchException(e.problem(), e.remedy());
+          default ->
+              new PeerFailedException(
+                  cause.failedRanks().isEmpty() ? List.of(rank) : cause.failedRanks(),
+                  "rank " + rank + " failed: " + cause.problem() + by,
+                  "look at that rank; create a new communicator");
+        })
+        .causedBy(cause);
+  }
+
+  /** Which ranks have not called what {@code work} waits for, in words. */
+  String missing(CudaCommunicator waiting, CudaWork work) {
+    String absent = work.isCollective() ? absent(waiting, work.seq) : "";
+    return absent.isEmpty() ? "its peers" + otherGroup(waiting, work) : absent;
+  }
+
+  /** That another rank put what {@code work} waits for into a group of another size, in words. */
+  private String otherGroup(CudaCommunicator waiting, CudaWork work) {
+    long size = waiting.ledger().groupSize(work.seq);
+    for (CudaCommunicator other : ranks) {
+      CudaLedger ledger = other.ledger();
+      if (work.isCollective() && ledger.has(work.seq) && ledger.groupSize(work.seq) != size) {
+        return ": "
+            + inGroup(waiting, work.seq)
+            + ", "
+            + inGroup(other, work.seq)
+            + "; NCCL needs the same groups on all ranks";
+      }
+    }
+    return "";
+  }
+
+  private static String inGroup(CudaCommunicator communicator, long seq) {
+    long size = communicator.ledger().groupSize(seq);
+    String what = size == 1 ? "called by itself" : "one of " + size + " collectives in a group";
+    return "on rank " + communicator.rank() + " it is " + what;
+  }
+
+  /** The last collective that all ranks here have called. */
+  long reachedByAll(CudaCommunicator waiting) {
+    long last = waiting.ledger().collectives();
+    for (CudaCommunicator other : ranks) {
+      last = Math.min(last, other.ledger().collectives());
+    }
+    for (CudaCommunicator gone : departed) {
+      last = Math.min(last, gone.ledger().collectives());
+    }
+    return last;
+  }
+
+  /** The ranks here that have not called what {@code work} waits for. */
+  List<Integer> absentRanks(CudaCommunicator waiting, long seq) {
+    return ranks.stream()
+        .filter(other -> other != waiting && other.ledger().collectives() < seq)
+        .map(CudaCommunicator::rank)
+        .toList();
+  }
+
+  /** Which ranks have not called a collective, in words; nothing if all are here and have. */
+  String absent(CudaCommunicator waiting, long seq) {
+    StringBuilder text = new StringBuilder();
+    for (CudaCommunicator other : ranks) {
+      long last = other.ledger().collectives();
+      if (other != waiting && last < seq) {
+        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(other.rank());
+        text.append(" (its last collective is ").append(last == 0 ? "none" : "#" + last);
+        text.append(last == 0 ? "" : ": " + other.ledger().describe(last)).append(')');
+      }
+    }
+    int elsewhere = waiting.nranks() - ranks.size() - departed.size();
+    if (elsewhere > 0) {
+      text.append(text.isEmpty() ? "" : ", and ").append("perhaps one of the ").append(elsewhere);
+      text.append(" ranks of other processes");
+    }
+    return text.toString();
+  }
+
+  /** Why a rank waits in vain, as far as can be seen here; null if nothing is known. */
+  @Nullable NcclException contradiction(CudaCommunicator waiting) {
+    MismatchException mismatch = mismatch(waiting);
+    if (mismatch != null) {
+      return mismatch;
+    }
+    for (CudaCommunicator other : ranks) {
+      if (other.hasTaskEnded()) {
+        String operation = neverCalled(waiting, other);
+        if (operation != null) {
+          return ScheduledCommunicator.taskEnded(other.rank(), waiting.rank(), operation);
+        }
+      }
+    }
+    for (CudaCommunicator gone : departed) {
+      long last = gone.ledger().collectives();
+      if (last < waiting.ledger().collectives()) {
+        return new PeerFailedException(
+            gone.rank(),
+            "rank "
+                + gone.rank()
+                + " left communicator "
+                + waiting.name()
+                + " after "
+                + last
+                + " collectives, and rank "
+                + waiting.rank()
+                + " has called "
+                + waiting.ledger().describe(last + 1),
+            "let every rank issue the same operations before it closes the communicator");
+      }
+    }
+    return null;
+  }
+
+  /** What a rank called and another one has not, in words; null if there is nothing. */
+  private static @Nullable String neverCalled(CudaCommunicator waiting, CudaCommunicator other) {
+    CudaLedger own = waiting.ledger();
+    long next = other.ledger().collectives() + 1;
+    if (next <= own.collectives()) {
+      return own.describe(next) + " #" + next;
+    }
+    long received = other.ledger().sent().messages(waiting.rank());
+    if (own.expected().messages(other.rank()) > received) {
+      return "a recv from rank " + other.rank();
+    }
+    long sent = other.ledger().expected().messages(waiting.rank());
+    return own.sent().messages(other.rank()) > sent ? "a send to rank " + other.rank() : null;
+  }
+
+  /** The first contradiction between a rank and its peers here; null if there is none yet. */
+  @Nullable MismatchException mismatch(CudaCommunicator waiting) {
+    CudaLedger own = waiting.ledger();
+    long first = Math.max(own.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
+    long compared = own.collectives();
+    for (int i = 0; i < ranks.size(); i++) {
+      CudaCommunicator other = ranks.get(i);
+      long last = Math.min(own.collectives(), other.ledger().collectives());
+      compared = Math.min(compared, last);
+      MismatchException e = collectives(waiting, other, first, last);
+      if (e != null) {
+        return e;
+      }
+    }
+    for (int i = 0; i < departed.size(); i++) {
+      CudaCommunicator gone = departed.get(i);
+      long last = Math.min(own.collectives(), gone.ledger().collectives());
+      MismatchException e = collectives(waiting, gone, first, last);
+      if (e != null) {
+        return e;
+      }
+    }
+    own.agreedUpTo(compared);
+    for (int i = 0; i < ranks.size(); i++) {
+      MismatchException e = pairs(waiting, ranks.get(i));
+      if (e != null) {
+        return e;
+      }
+    }
+    return null;
+  }
+
+  private static @Nullable MismatchException collectives(
+      CudaCommunicator one, CudaCommunicator other, long first, long last) {
+    for (long seq = first; seq <= last; seq++) {
+      if (other != one && !one.ledger().agrees(other.ledger(), seq)) {
+        return difference(one, other, seq);
+      }
+    }
+    return null;
+  }
+
+  private static @Nullable MismatchException pairs(CudaCommunicator one, CudaCommunicator other) {
+    MismatchException e = direction(one, other);
+    return e != null || one == other ? e : direction(other, one);
+  }
+
+  private static @Nullable MismatchException direction(CudaCommunicator from, CudaCommunicator to) {
+    CudaLedger sender = from.ledger();
+    CudaLedger receiver = to.ledger();
+    int s = from.rank();
+    int r = to.rank();
+    long message = PairLedger.difference(sender.sent(), r, receiver.expected(), s);
+    if (message > 0) {
+      return new MismatchException(
+          between(from, to)
+              + ": rank "
+              + r
+              + " called "
+              + describe(receiver.expected(), s, message)
+              + ", rank "
+              + s
+              + " called "
+              + describe(sender.sent(), r, message),
+          "give send and recv the same count and type");
+    }
+    long block = PairLedger.difference(sender.blocksSent(), r, receiver.blocksExpected(), s);
+    return block == 0
+        ? null
+        : new MismatchException(
+            between(from, to)
+                + " in "
+                + describe(receiver.blocksExpected(), s, block)
+                + ": rank "
+                + s
+                + " sends rank "
+                + r
+                + " "
+                + sender.blocksSent().count(r, block)
+                + " elements, rank "
+                + r
+                + " counts on "
+                + receiver.blocksExpected().count(s, block),
+            "make both ranks' counts equal");
+  }
+
+  private static String describe(PairLedger ledger, int peer, long seq) {
+    return Signature.describe(ledger.code(peer, seq), ledger.count(peer, seq));
+  }
+
+  private static String between(CudaCommunicator one, CudaCommunicator other) {
+    return "ranks "
+        + one.rank()
+        + " and "
+        + other.rank()
+        + " of communicator "
+        + one.name()
+        + " disagree";
+  }
+
+  private static MismatchException difference(
+      CudaCommunicator one, CudaCommunicator other, long seq) {
+    long[] counts = one.commonCounts(seq);
+    long[] others = other.commonCounts(seq);
+    int differing = counts == null || others == null ? -1 : Arrays.mismatch(counts, others);
+    return new MismatchException(
+        between(one, other)
+            + " at collective #"
+            + seq
+            + ": rank "
+            + one.rank()
+            + " called "
+            + one.ledger().describe(seq)
+            + withCount(counts, differing)
+            + ", rank "
+            + other.rank()
+            + " called "
+            + other.ledger().describe(seq)
+            + withCount(others, differing),
+        SAME_ORDER);
+  }
+
+  private static String withCount(long @Nullable [] counts, int rank) {
+    return counts == null || rank < 0 ? "" : " with " + counts[rank] + " elements for rank " + rank;
+  }
+
+  /**
+   * Notes that a rank joins.
+   *
+   * @throws InvalidUsageException if another rank of this process contradicts it
+   */
+  synchronized void expect(int rank, int nranks) {
+    if (expected != 0 && expected != nranks) {
+      throw new InvalidUsageException(
+          "rank " + rank + " says that there are " + nranks + " ranks, another rank " + expected,
+          "pass the same nranks on all ranks");
+    }
+    if (!joining.add(rank)) {
+      throw new InvalidUsageException(
+          "rank " + rank + " of communicator " + number + " was taken before",
+          "give each rank a number of its own, and each communicator a new unique id");
+    }
+    expected = nranks;
+  }
+
+  /** The ranks that have not joined in this process, in words. */
+  synchronized String absent() {
+    StringBuilder text = new StringBuilder();
+    for (int rank = 0; rank < expected; rank++) {
+      if (!joining.contains(rank)) {
+        text.append(text.isEmpty() ? "" : ", ").append(rank);
+      }
+    }
+    return text.isEmpty() ? "none" : text.toString();
+  }
+}

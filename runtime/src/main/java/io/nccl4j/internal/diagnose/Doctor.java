@@ -1,0 +1,88 @@
+package io.nccl4j.internal.diagnose;
+
+import io.nccl4j.BackendInfo;
+import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.Diagnosis;
+import io.nccl4j.Diagnosis.Check;
+import io.nccl4j.SharedMemorySegment;
+import io.nccl4j.bindings.GpuLibrary;
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.LoadedLibrary;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** Goes through all checks. */
+public final class Doctor {
+  private static final int OLDEST_JAVA = 22;
+
+  private Doctor() {}
+
+  /**
+   * What is wrong with this machine.
+   *
+   * @param host what the host backend found
+   * @param cuda what the cuda backend found; null if nothing of it is to be loaded
+   * @param cudaRequired whether it is a failure that it cannot be used
+   * @param shmBytes what NCCL needs at least in {@code /dev/shm} with a rank on each GPU
+   * @param uniqueIds what killed jobs have left in the folders for unique ids
+   */
+  public static Diagnosis examine(
+      BackendInfo host,
+      @Nullable BackendInfo cuda,
+      boolean cudaRequired,
+      long shmBytes,
+      Check uniqueIds) {
+    MachineFiles machine = MachineFiles.here();
+    List<Check> checks = new ArrayList<>();
+    java(checks, host, cudaRequired);
+    if (cuda != null) {
+      checks.addAll(new GpuChecks(machine, cuda, cudaRequired).run());
+    }
+    boolean gpus = cuda != null && !cuda.devices().isEmpty();
+    List<SharedMemorySegment> segments = new SharedMemorySegments(machine).list();
+    checks.addAll(new SystemChecks(machine, gpus, shmBytes).run(segments));
+    checks.add(uniqueIds);
+    checks.addAll(new VariableChecks(machine, cuda == null ? 0 : release(cuda)).run());
+    return new Diagnosis(checks, segments);
+  }
+
+  /** Removes the files in {@code /dev/shm} that are proven to be unused, and returns them. */
+  public static List<SharedMemorySegment> removeUnused() {
+    return new SharedMemorySegments(MachineFiles.here()).removeUnused();
+  }
+
+  /** NCCL's release; 0 if there is none. */
+  private static int release(BackendInfo cuda) {
+    boolean known = !cuda.libraries().isEmpty() && !cuda.libraries().getFirst().version().isEmpty();
+    return known && GpuLibrary.NCCL.load() instanceof LoadedLibrary ? GpuLibrary.NCCL.version() : 0;
+  }
+
+  private static void java(List<Check> checks, BackendInfo host, boolean nativeRequired) {
+    Runtime.Version version = Runtime.version();
+    String home =
+        " (" + System.getProperty("java.vendor") + "), " + System.getProperty("java.home");
+    checks.add(
+        version.feature() >= OLDEST_JAVA
+            ? Check.ok("Java", version + home)
+            : Check.fail("Java", version + home, "use a JDK " + OLDEST_JAVA + " or newer"));
+    if (Libc.isAvailable()) {
+      checks.add(Check.ok("native access", "granted"));
+    } else {
+      String reason = Libc.unavailableReason();
+      String remedy = "start Java with " + Libc.nativeAccessOption() + ", on Linux";
+      checks.add(
+          nativeRequired
+              ? Check.fail("native access", reason, remedy)
+              : Check.warn("native access", reason + "; ranks can only be threads", remedy));
+    }
+    for (Feature feature : host.features()) {
+      if (feature.name().equals("reductions on the Vector API")) {
+        checks.add(
+            feature.isPresent()
+                ? Check.ok("Vector API", "used for reductions")
+                : Check.warn("Vector API", feature.reason(), "start Java with " + feature.needs()));
+      }
+    }
+  }
+}

@@ -1,0 +1,684 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.DataType;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.host.kernel.FoldKernel;
+import io.nccl4j.internal.host.kernel.Kernels;
+import io.nccl4j.internal.host.kernel.Scratch;
+import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.spi.Scalars;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Objects;
+
+/**
+ * Carries out one rank's collectives, one at a time in the order they were issued.
+ *
+ * <p>Every rank writes a slot of its outbox for every collective; its first word, signature and
+ * sequence number together, is what peers poll. <b>Low latency:</b> the slot holds the data, and
+ * each rank computes its own result. <b>Direct:</b> the slot holds addresses; each rank moves or
+ * reduces its share straight between the user's buffers, and a barrier ends the operation.
+ * <b>Staged:</b> as direct, but piece by piece through the staging areas, when some buffer is
+ * private to its process. Which one is chosen depends only on what all ranks know.
+ *
+ * <p>The fields belong to whoever drives the current collective; ownership of its stream, and
+ * {@link #completed} between streams, hand them over.
+ */
+final class CollectiveEngine extends Padded {
+  /** Bytes of a rank's staging area, half for input and half for output. */
+  static final long STAGING_BYTES = 1 << 20;
+
+  private static final long FLAGS = 8;
+  private static final long IN_OFFSET = 16;
+  private static final long OUT_OFFSET = 24;
+  private static final long SCALAR = 32;
+  private static final long LONGEST = 40;
+  private static final long COUNTS = 48;
+
+  /** Of a count, which an address space bounds, 48 bits: those of all ranks fit into a slot so. */
+  private static final int COUNT_BYTES = 6;
+
+  private static final int PRIVATE_IN = 1;
+  private static final int PRIVATE_OUT = 2;
+
+  private static final int SIGNATURES = 16;
+  private static final int DONE_INTERVAL = 8;
+
+  private static final VarHandle COMPLETED;
+  private static final VarHandle UNCOMPARED;
+
+  static {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      COMPLETED = lookup.findVarHandle(CollectiveEngine.class, "completed", long.class);
+      UNCOMPARED = lookup.findVarHandle(CollectiveEngine.class, "uncompared", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  final MemorySegment[] in;
+  final MemorySegment[] out;
+  final long[] inOffset;
+  final long[] outOffset;
+  final long[] scalars;
+  final Scratch scratch = new Scratch();
+
+  private final HostCommunicator communicator;
+  private final ControlBlock control;
+  private final Health health;
+  private final int rank;
+  private final int nranks;
+  private final long[] outbox;
+  private final long[] done;
+  private final long[] sync;
+  private final MemorySegment[] sendRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
+  private final MemorySegment[] recvRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
+  private final MemorySegment[] foldIn;
+  private final long[] foldInOffset;
+  private final MemorySegment[] foldOut = new MemorySegment[1 + REFERENCES];
+  private final long[] foldOutOffset = new long[1 + LONGS];
+  private final ShareMover mover;
+  private final int[] signatures = new int[SIGNATURES + REFERENCES];
+
+  private int patience;
+  private long syncs;
+  private long safeUntil = ControlBlock.OUTBOX_SLOTS;
+
+  @SuppressWarnings("unused") // by VarHandle
+  private long completed;
+
+  /** The last one-way collective; 0 when all ranks are known to have called the same since. */
+  @SuppressWarnings("unused") // by VarHandle
+  private long uncompared;
+
+  /** What was compared last; only a hint, any thread may write it. */
+  private long compared;
+
+  CollectiveEngine(HostCommunicator communicator, ControlBlock control) {
+    this.communicator = communicator;
+    this.control = control;
+    this.health = communicator.health();
+    this.rank = communicator.rank();
+    this.nranks = communicator.nranks();
+    outbox = new long[nranks];
+    done = new long[nranks];
+    sync = new long[nranks];
+    for (int k = 0; k < nranks; k++) {
+      outbox[k] = control.outbox(k);
+      done[k] = control.done(k);
+      sync[k] = control.sync(k);
+    }
+    in = new MemorySegment[nranks + REFERENCES];
+    out = new MemorySegment[nranks + REFERENCES];
+    inOffset = new long[nranks + LONGS];
+    outOffset = new long[nranks + LONGS];
+    scalars = new long[nranks + LONGS];
+    foldIn = new MemorySegment[nranks + REFERENCES];
+    foldInOffset = new long[nranks + LONGS];
+    for (int k = 0; k < nranks; k++) {
+      foldIn[k] = control.memory();
+    }
+    mover = new ShareMover(this, control, rank, nranks);
+  }
+
+  /** Number of the last completed collective. Any thread may ask. */
+  long completed() {
+    return (long) COMPLETED.getAcquire(this);
+  }
+
+  /**
+   * Gets on with the work until it is complete or must wait.
+   *
+   * @param patience how often to look before it is said to be waiting
+   */
+  int step(HostWork w, int patience) {
+    if (w.stage == HostWork.SHOWN) {
+      finishLowLatency(w);
+      return complete(w);
+    }
+    this.patience = patience;
+    if (w.stage == HostWork.QUEUED) {
+      if (completed() + 1 != w.seq) {
+        return Step.DEPENDS;
+      }
+      if (w.seq > safeUntil && !refreshSafeUntil(w)) {
+        return Step.BLOCKED;
+      }
+      w.lowLatency = isLowLatency(w);
+      if (w.lowLatency && nranks == 1) {
+        finishLowLatency(w);
+        return complete(w);
+      }
+      post(w);
+      w.stage = HostWork.POSTED;
+    }
+    if (w.stage == HostWork.POSTED) {
+      if (!peersPosted(w)) {
+        return Step.BLOCKED;
+      }
+      if (w.lowLatency) {
+        finishLowLatency(w);
+        return complete(w);
+      }
+      resolve(w);
+      beginPiece(w);
+    }
+    return stepDirect(w);
+  }
+
+  /**
+   * Shows a low-latency work's data to its peers before it is stepped.
+   *
+   * @param first whether it must be its turn; otherwise the one before was shown
+   * @return false if that must wait
+   */
+  boolean postEarly(HostWork w, boolean first) {
+    if (first && (w.stage != HostWork.QUEUED || completed() + 1 != w.seq)
+        || w.seq > safeUntil && !refreshSafeUntil(w)) {
+      return false;
+    }
+    w.lowLatency = true;
+    post(w);
+    w.stage = HostWork.POSTED;
+    return true;
+  }
+
+  /** Looks once whether all peers have posted a low-latency work that was posted itself. */
+  boolean look(HostWork w) {
+    long expected = word(w);
+    for (int k = 0; k < nranks; k++) {
+      if (k != rank && control.getAcquire(slot(k, w.seq)) != expected) {
+        return false;
+      }
+    }
+    w.stage = HostWork.SHOWN;
+    return true;
+  }
+
+  private int stepDirect(HostWork w) {
+    while (true) {
+      switch (w.stage) {
+        case HostWork.COPY_IN -> {
+          mover.copyIn(w);
+          arrive(w, HostWork.ENTER);
+        }
+        case HostWork.ENTER -> {
+          if (!allArrived(w)) {
+            return Step.BLOCKED;
+          }
+          w.stage = HostWork.MOVE;
+        }
+        case HostWork.MOVE -> {
+          // To a rank that has failed its buffers may mean something else by now.
+          if (!health.isGoodForAll() || !mover.move(w) || !health.isGoodForAll()) {
+            return Step.MOVED;
+          }
+          arrive(w, HostWork.LEAVE);
+        }
+        case HostWork.LEAVE -> {
+          if (!allArrived(w)) {
+            return Step.BLOCKED;
+          }
+          if (!w.staged) {
+            return complete(w);
+          }
+          w.stage = HostWork.COPY_OUT;
+        }
+        default -> {
+          mover.copyOut(w);
+          w.piece += w.pieceLength;
+          if (w.piece >= w.longest) {
+            return complete(w);
+          }
+          beginPiece(w);
+          return Step.MOVED;
+        }
+      }
+    }
+  }
+
+  private static void beginPiece(HostWork w) {
+    w.item = 0;
+    w.position = 0;
+    w.stage = w.staged ? HostWork.COPY_IN : HostWork.MOVE;
+  }
+
+  /** The same on every rank: it looks only at what the signature covers. */
+  boolean isLowLatency(HostWork w) {
+    long elements =
+        switch (w.kind) {
+          case ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, GATHER -> w.count;
+          case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> w.count * nranks;
+          case BARRIER -> 0;
+          default -> Long.MAX_VALUE / 8;
+        };
+    return elements * w.type.byteSize() <= ControlBlock.OUTBOX_PAYLOAD;
+  }
+
+  private static long payloadOffset(HostWork w) {
+    return w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM ? Long.BYTES : 0;
+  }
+
+  private long slot(int k, long seq) {
+    return outbox[k] + (seq & ControlBlock.OUTBOX_SLOTS - 1) * ControlBlock.OUTBOX_SLOT_BYTES;
+  }
+
+  private static long word(HostWork w) {
+    return (long) w.signature << 32 | w.seq & 0xffffffffL;
+  }
+
+  // ---- outbox
+
+  private void post(HostWork w) {
+    long slot = slot(rank, w.seq);
+    if (!w.lowLatency) {
+      describe(w, slot);
+    } else if (contributes(w)) {
+      long offset = payloadOffset(w);
+      if (offset != 0) {
+        control.setPlain(slot + Long.BYTES, scalarBits(w));
+      }
+      HostBuffer send = w.sendBuffer();
+      Copies.copy(
+          send.segment(),
+          send.offset(),
+          control.memory(),
+          slot + Long.BYTES + offset,
+          sendBytes(w));
+    }
+    control.setRelease(slot, word(w));
+  }
+
+  private boolean contributes(HostWork w) {
+    return switch (w.kind) {
+      case BROADCAST, SCATTER -> w.root == rank;
+      case REDUCE, GATHER -> w.root != rank;
+      case BARRIER -> false;
+      default -> true;
+    };
+  }
+
+  private long sendBytes(HostWork w) {
+    long bytes = w.count * w.type.byteSize();
+    return switch (w.kind) {
+      case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> bytes * nranks;
+      default -> bytes;
+    };
+  }
+
+  /**
+   * Addresses instead of data. Offsets are of the heap, or of the segment that same-process peers
+   * find in our refs.
+   */
+  private void describe(HostWork w, long slot) {
+    int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
+    int flags = 0;
+    if (w.send != null) {
+      HostBuffer send = w.sendBuffer();
+      control.setPlain(slot + IN_OFFSET, send.offset());
+      if (!send.isShared()) {
+        flags |= PRIVATE_IN;
+        sendRefs[index] = send.segment();
+      }
+    }
+    if (w.recv != null) {
+      HostBuffer recv = w.recvBuffer();
+      control.setPlain(slot + OUT_OFFSET, recv.offset());
+      if (!recv.isShared()) {
+        flags |= PRIVATE_OUT;
+        recvRefs[index] = recv.segment();
+      }
+    }
+    control.setPlain(slot + FLAGS, flags);
+    control.setPlain(slot + SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
+    control.setPlain(slot + LONGEST, mover.longestBlock(w));
+    mover.publishBlocks(w);
+    if (w.kind == OpKind.ALL_GATHER_V || w.kind == OpKind.REDUCE_SCATTER_V) {
+      showCounts(w, slot);
+    }
+  }
+
+  /** For messages only: the signature has them, but tells nothing of them. */
+  private void showCounts(HostWork w, long slot) {
+    long at = slot + COUNTS;
+    for (int k = 0; k < nranks; k++) {
+      control.memory().set(ValueLayout.JAVA_LONG_UNALIGNED, at, w.recvCounts[k]);
+      at += COUNT_BYTES;
+    }
+  }
+
+  /**
+   * The elements that a rank has called a collective with for rank {@code of}, if all ranks pass
+   * the counts of all; −1 if it has not shown that collective, or not any more.
+   */
+  long shownCount(int k, long seq, int of) {
+    long slot = slot(k, seq);
+    long count =
+        control
+            .memory()
+            .get(ValueLayout.JAVA_LONG_UNALIGNED, slot + COUNTS + (long) of * COUNT_BYTES);
+    return (int) control.getAcquire(slot) == (int) seq
+        ? count & (1L << COUNT_BYTES * Byte.SIZE) - 1
+        : -1;
+  }
+
+  private static long scalarBits(HostWork w) {
+    DeviceBuffer scalar = w.op.deviceScalar();
+    if (scalar == null) {
+      return Scalars.of(w.type, w.op);
+    }
+    HostBuffer buffer = (HostBuffer) scalar;
+    return Scalars.read(buffer.segment(), buffer.offset(), w.type);
+  }
+
+  private boolean peersPosted(HostWork w) {
+    if (w.lowLatency && !reads(w)) {
+      UNCOMPARED.setOpaque(this, w.seq);
+      return true;
+    }
+    long expected = word(w);
+    boolean onlyRoot = w.lowLatency && (w.kind == OpKind.BROADCAST || w.kind == OpKind.SCATTER);
+    for (int k = onlyRoot ? w.root : w.cursor; k < nranks; k++) {
+      if (k != rank) {
+        long found = poll(slot(k, w.seq), expected);
+        if (found != expected) {
+          if ((int) found == (int) expected) {
+            throw communicator.mismatch(w, k);
+          }
+          w.cursor = k;
+          w.blockedOn = k;
+          return false;
+        }
+      }
+      if (onlyRoot) {
+        UNCOMPARED.setOpaque(this, w.seq);
+        break;
+      }
+    }
+    return true;
+  }
+
+  private long poll(long word, long expected) {
+    long found = control.getAcquire(word);
+    for (int i = patience; found != expected && i > 0; i--) {
+      Thread.onSpinWait();
+      found = control.getAcquire(word);
+    }
+    return found;
+  }
+
+  /** Whether this rank needs the others' data to finish a low-latency operation. */
+  private boolean reads(HostWork w) {
+    return switch (w.kind) {
+      case BROADCAST, SCATTER -> w.root != rank;
+      case REDUCE, GATHER -> w.root == rank;
+      default -> true;
+    };
+  }
+
+  /**
+   * A slot may be written again once every rank has completed the collective that used it before.
+   */
+  private boolean refreshSafeUntil(HostWork w) {
+    int worst = Integer.MIN_VALUE;
+    for (int k = 0; k < nranks; k++) {
+      if (k == rank) {
+        continue;
+      }
+      long word = control.getAcquire(done[k]);
+      checkSignature(w, k, word);
+      int lag = (int) w.seq - (int) word;
+      if (lag > worst) {
+        worst = lag;
+        w.blockedOn = k;
+      }
+    }
+    safeUntil = w.seq + ControlBlock.OUTBOX_SLOTS - Math.max(worst, 0);
+    return safeUntil >= w.seq;
+  }
+
+  /** Finds contradictions in one-way operations, where nobody looked at this rank's slot. */
+  private void checkSignature(HostWork w, int k, long doneWord) {
+    int seq = (int) doneWord;
+    int behind = (int) completed() - seq;
+    if (seq != 0
+        && behind >= 0
+        && behind < SIGNATURES * DONE_INTERVAL
+        && signatures[seq / DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
+      throw communicator.mismatch(w, k);
+    }
+  }
+
+  /** Whether there were one-way operations, in which not all ranks look at all others. */
+  boolean isUncompared() {
+    return (long) UNCOMPARED.getOpaque(this) != 0;
+  }
+
+  /**
+   * Compares the last completed collective with what others have shown of it by now. As long as
+   * there are new one-way operations, with the next rank only: each rank looks at another one so,
+   * and a failure is told to all. Otherwise with all ranks, and if all have shown it, not again.
+   *
+   * @return a rank that called something else; −1 if none is known to have
+   */
+  int compareLatest() {
+    long oneWay = (long) UNCOMPARED.getOpaque(this);
+    long last = completed();
+    boolean isNew = last == oneWay && last != compared;
+    compared = last;
+    long own = control.getAcquire(slot(rank, last));
+    if ((int) own != (int) last) {
+      // Another thread goes on at this moment.
+      return -1;
+    }
+    boolean seen = true;
+    for (int i = 1; i < nranks; i++) {
+      int k = (rank + i) % nranks;
+      long shown = control.getAcquire(slot(k, last));
+      if ((int) shown != (int) last) {
+        seen = false;
+      } else if (shown != own) {
+        return k;
+      }
+      if (isNew) {
+        return -1;
+      }
+    }
+    if (seen) {
+      boolean ignored = UNCOMPARED.compareAndSet(this, oneWay, 0L);
+    }
+    return -1;
+  }
+
+  /**
+   * Number of the last collective that this rank and another one have shown, if the two are not the
+   * same; otherwise 0.
+   */
+  long lastDifference(int k) {
+    long last = completed();
+    for (long seq = last; seq > Math.max(0, last - ControlBlock.OUTBOX_SLOTS); seq--) {
+      long own = control.getAcquire(slot(rank, seq));
+      long shown = control.getAcquire(slot(k, seq));
+      if ((int) own == (int) seq && (int) shown == (int) seq) {
+        return own == shown ? 0 : seq;
+      }
+    }
+    return 0;
+  }
+
+  private int complete(HostWork w) {
+    if ((w.seq & DONE_INTERVAL - 1) == 0) {
+      signatures[(int) w.seq / DONE_INTERVAL & SIGNATURES - 1] = w.signature;
+      control.setRelease(done[rank], word(w));
+    }
+    COMPLETED.setRelease(this, w.seq);
+    return Step.DONE;
+  }
+
+  // ---- low latency
+
+  private void finishLowLatency(HostWork w) {
+    switch (w.kind) {
+      case ALL_REDUCE -> foldSlots(w, 0, w.count);
+      case REDUCE -> {
+        if (w.root == rank) {
+          foldSlots(w, 0, w.count);
+        }
+      }
+      case REDUCE_SCATTER -> foldSlots(w, rank * w.count * w.type.byteSize(), w.count);
+      case BROADCAST -> copySlot(w, w.root, 0, 0);
+      case SCATTER -> copySlot(w, w.root, rank * w.count * w.type.byteSize(), 0);
+      case ALL_GATHER -> copySlots(w, 0);
+      case ALL_TO_ALL -> copySlots(w, rank * w.count * w.type.byteSize());
+      case GATHER -> {
+        if (w.root == rank) {
+          copySlots(w, 0);
+        }
+      }
+      default -> {}
+    }
+  }
+
+  private void copySlots(HostWork w, long from) {
+    long block = w.count * w.type.byteSize();
+    for (int k = 0; k < nranks; k++) {
+      copySlot(w, k, from, k * block);
+    }
+  }
+
+  private void copySlot(HostWork w, int k, long from, long to) {
+    HostBuffer recv = w.recvBuffer();
+    MemorySegment source = control.memory();
+    long offset = slot(k, w.seq) + Long.BYTES;
+    if (k == rank) {
+      source = w.sendBuffer().segment();
+      offset = w.sendBuffer().offset();
+    }
+    Copies.copy(
+        source, offset + from, recv.segment(), recv.offset() + to, w.count * w.type.byteSize());
+  }
+
+  private void foldSlots(HostWork w, long from, long elements) {
+    long offset = payloadOffset(w);
+    boolean scaled = offset != 0;
+    if (nranks == 1 && !scaled) {
+      copySlot(w, rank, from, 0);
+      return;
+    }
+    for (int k = 0; k < nranks; k++) {
+      long slot = slot(k, w.seq) + Long.BYTES;
+      foldInOffset[k] = slot + offset + from;
+      if (scaled) {
+        scalars[k] = k == rank ? scalarBits(w) : control.getPlain(slot);
+      }
+    }
+    // The others' inputs always lie in the control block.
+    HostBuffer send = w.sendBuffer();
+    set(foldIn, rank, send.segment());
+    foldInOffset[rank] = send.offset() + from;
+    HostBuffer recv = w.recvBuffer();
+    set(foldOut, 0, recv.segment());
+    foldOutOffset[0] = recv.offset();
+    kernel(w)
+        .fold(
+            foldIn,
+            foldInOffset,
+            nranks,
+            foldOut,
+            foldOutOffset,
+            1,
+            elements,
+            scaled ? scalars : null,
+            scratch);
+  }
+
+  /** Writes a reference only where it differs, because of the garbage collector's barrier. */
+  @SuppressWarnings("MemorySegmentReferenceEquality")
+  private static void set(MemorySegment[] segments, int k, MemorySegment segment) {
+    if (segments[k] != segment) {
+      segments[k] = segment;
+    }
+  }
+
+  static FoldKernel kernel(HostWork w) {
+    DataType type = w.type;
+    return Kernels.get(type, w.op.kind());
+  }
+
+  // ---- direct and staged
+
+  private void resolve(HostWork w) {
+    int flags = 0;
+    long longest = 0;
+    for (int k = 0; k < nranks; k++) {
+      long slot = slot(k, w.seq);
+      flags |= (int) control.getPlain(slot + FLAGS);
+      longest = Math.max(longest, control.getPlain(slot + LONGEST));
+      scalars[k] = control.getPlain(slot + SCALAR);
+    }
+    w.longest = longest;
+    w.staged = flags != 0 && communicator.spansProcesses();
+    w.piece = 0;
+    w.pieceLength = w.staged ? mover.pieceLength(w) : Long.MAX_VALUE;
+    for (int k = 0; k < nranks; k++) {
+      if (w.staged) {
+        in[k] = communicator.heapOf(k);
+        inOffset[k] = communicator.stagingOf(k);
+        out[k] = in[k];
+        outOffset[k] = inOffset[k] + STAGING_BYTES / 2;
+      } else {
+        resolvePeer(w, k);
+      }
+    }
+    mover.checkBlocks(w);
+  }
+
+  private void resolvePeer(HostWork w, int k) {
+    long slot = slot(k, w.seq);
+    int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
+    inOffset[k] = control.getPlain(slot + IN_OFFSET);
+    outOffset[k] = control.getPlain(slot + OUT_OFFSET);
+    int flags = (int) control.getPlain(slot + FLAGS);
+    in[k] = communicator.heapOf(k);
+    out[k] = in[k];
+    if (flags != 0) {
+      // Only ranks of one process get here with private memory.
+      CollectiveEngine local = Objects.requireNonNull(communicator.local(k)).collectives();
+      in[k] = (flags & PRIVATE_IN) == 0 ? in[k] : local.sendRefs[index];
+      out[k] = (flags & PRIVATE_OUT) == 0 ? out[k] : local.recvRefs[index];
+    }
+  }
+
+  private void arrive(HostWork w, int next) {
+    w.target = ++syncs;
+    w.cursor = 0;
+    w.stage = next;
+    control.setRelease(sync[rank], w.target);
+  }
+
+  private boolean allArrived(HostWork w) {
+    for (int k = w.cursor; k < nranks; k++) {
+      long arrived = control.getAcquire(sync[k]);
+      for (int i = patience; arrived < w.target && i > 0; i--) {
+        Thread.onSpinWait();
+        arrived = control.getAcquire(sync[k]);
+      }
+      if (arrived < w.target) {
+        w.cursor = k;
+        w.blockedOn = k;
+        return false;
+      }
+    }
+    return true;
+  }
+
+  HostCommunicator communicator() {
+    return communicator;
+  }
+}

@@ -1,0 +1,292 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.DeadlineException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.schedule.WorkFifo;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Says what went wrong between ranks, from what their ledgers hold. */
+final class Explanation {
+  private static final String SAME_ORDER =
+      "issue the same collectives in the same order on all ranks";
+  private static final String SAME_MESSAGE = "give send and recv the same count and type";
+
+  /** How far back a contradiction may lie that a chained signature shows. */
+  private static final int LOOK_BACK = 2 * ControlBlock.OUTBOX_SLOTS;
+
+  private final HostCommunicator communicator;
+  private final Ledger ledger;
+  private final LocalPart part;
+  private final int rank;
+
+  Explanation(HostCommunicator communicator, Ledger ledger, LocalPart part) {
+    this.communicator = communicator;
+    this.ledger = ledger;
+    this.part = part;
+    this.rank = communicator.rank();
+  }
+
+  /** What a rank says of itself cannot be, whatever rank of this library it were. */
+  static PeerFailedException impossible(int k, String what) {
+    return new PeerFailedException(
+        k,
+        "rank " + k + " " + what,
+        "see what that rank's process runs: nccl4j does no such thing");
+  }
+
+  /** These ranks died, and nothing else is known to have gone wrong before. */
+  PeerFailedException died(List<Integer> ranks) {
+    return new PeerFailedException(
+        ranks, deaths(ranks), "look at its output; close this communicator");
+  }
+
+  /** Who died, in words. */
+  String deaths(List<Integer> ranks) {
+    StringBuilder text = new StringBuilder();
+    for (int k : ranks) {
+      text.append(text.isEmpty() ? "" : ", and ").append("rank ").append(k);
+      text.append(" of communicator ").append(communicator.name()).append(" died (process ");
+      text.append(part.group().pid(part.processOf(k))).append(')');
+    }
+    return text.toString();
+  }
+
+  PeerFailedException left(HostWork work, int peer) {
+    return new PeerFailedException(
+        peer,
+        work.describe()
+            + ": rank "
+            + peer
+            + " left the communicator before, after "
+            + Ledger.ordinal(ledger.lastCollective(peer)),
+        "let every rank issue the same operations before it closes the communicator");
+  }
+
+  // ---- contradictions
+
+  /**
+   * The first collective in which this rank and a peer differ: signatures are chained, so it may
+   * lie back.
+   */
+  long firstDifference(int peer, long seq) {
+    for (long s = Math.max(1, seq - LOOK_BACK); s < seq; s++) {
+      if (disagree(rank, peer, s)) {
+        return s;
+      }
+    }
+    return seq;
+  }
+
+  private boolean disagree(int a, int b, long seq) {
+    Ledger.Call one = ledger.findCollective(a, seq);
+    Ledger.Call other = ledger.findCollective(b, seq);
+    return one != null && other != null && !one.agrees(other);
+  }
+
+  MismatchException collectives(int peer, long seq) {
+    return new MismatchException(difference(rank, peer, seq), SAME_ORDER);
+  }
+
+  /**
+   * As rank {@code k} told: it and {@code other} differ; perhaps this rank does, too.
+   *
+   * @param told what that rank said, with what only it could know; empty if it said nothing
+   */
+  MismatchException collectivesSeenBy(int k, int other, long seq, String told) {
+    return new MismatchException(
+        other != rank && disagree(rank, k, seq)
+            ? difference(rank, k, seq)
+            : (told.isEmpty() ? difference(k, other, seq) : told) + " (found by rank " + k + ")",
+        SAME_ORDER);
+  }
+
+  private String difference(int a, int b, long seq) {
+    Ledger.Call one = ledger.findCollective(a, seq);
+    Ledger.Call other = ledger.findCollective(b, seq);
+    int differing = one != null && other != null ? differingCount(a, one, b, other) : -1;
+    return between(a, b)
+        + " at collective #"
+        + (one == null ? seq : one.seq())
+        + ": rank "
+        + a
+        + " called "
+        + Ledger.describe(one)
+        + withCount(a, seq, differing)
+        + ", rank "
+        + b
+        + " called "
+        + Ledger.describe(other)
+        + withCount(b, seq, differing);
+  }
+
+  /** The first rank for which two ranks pass different counts, where all pass those of all. */
+  private int differingCount(int a, Ledger.Call one, int b, Ledger.Call other) {
+    boolean sameCall = one.hasCommonCounts() && one.agrees(other);
+    for (int k = 0; sameCall && k < communicator.nranks(); k++) {
+      long shown = communicator.collectives().shownCount(a, one.seq(), k);
+      long others = communicator.collectives().shownCount(b, one.seq(), k);
+      if (shown >= 0 && others >= 0 && shown != others) {
+        return k;
+      }
+    }
+    return -1;
+  }
+
+  private String withCount(int k, long seq, int of) {
+    return of < 0
+        ? ""
+        : " with " + communicator.collectives().shownCount(k, seq, of) + " elements for rank " + of;
+  }
+
+  /** This rank's receive does not fit the peer's send. */
+  MismatchException messages(HostWork receive, int peer) {
+    return new MismatchException(messages(rank, peer, receive.seq), SAME_MESSAGE);
+  }
+
+  /** As rank {@code k}, the receiver, told. */
+  MismatchException messagesSeenBy(int k, int sender, long seq) {
+    return new MismatchException(
+        messages(k, sender, seq) + " (found by rank " + k + ")", SAME_MESSAGE);
+  }
+
+  private String messages(int receiver, int sender, long seq) {
+    return between(receiver, sender)
+        + ": rank "
+        + receiver
+        + " called "
+        + Ledger.describe(ledger.findMessage(receiver, OpKind.RECV, sender, seq))
+        + ", rank "
+        + sender
+        + " called "
+        + Ledger.describe(ledger.findMessage(sender, OpKind.SEND, receiver, seq));
+  }
+
+  /** In v-forms only a pair knows that its counts differ. */
+  MismatchException counts(HostWork work, int peer, long theirs, long own, String verb) {
+    return new MismatchException(
+        between(rank, peer)
+            + " in "
+            + work.kind.label()
+            + " #"
+            + work.seq
+            + ": rank "
+            + peer
+            + " "
+            + verb
+            + " rank "
+            + rank
+            + " "
+            + theirs
+            + " elements, rank "
+            + rank
+            + " counts on "
+            + own,
+        "make both ranks' counts equal");
+  }
+
+  private String between(int a, int b) {
+    return "ranks " + a + " and " + b + " of communicator " + communicator.name() + " disagree";
+  }
+
+  // ---- waiting
+
+  /** No room in the FIFO came free although nothing was left to wait for, or nothing moved. */
+  DeadlineException noRoom(long timeoutNanos) {
+    long next = communicator.issuedCollectives() + 1;
+    HostWork oldest = communicator.fifo().oldest();
+    boolean queued = oldest.stream instanceof HostStream stream && stream.holds(oldest);
+    String notArrived = behind(next, -1);
+    return new DeadlineException(
+        "rank "
+            + rank
+            + " of communicator "
+            + communicator.name()
+            + " found no room in its work FIFO for "
+            + timeoutNanos / 1_000_000
+            + " ms, to submit what follows collective #"
+            + (next - 1)
+            + backlog()
+            + (queued
+                ? ", waiting for " + missing(oldest)
+                : ", which is in no stream: nothing will give its room back")
+            + "; "
+            + (notArrived.isEmpty()
+                ? "all other ranks have called collective #" + next
+                : "not arrived at collective #" + next + ": " + notArrived),
+        "see whether those ranks hang, or another thread keeps a group open; operation-timeout sets"
+            + " the deadline",
+        queued ? absent(oldest) : notArrived(next));
+  }
+
+  /** How full the communicator's FIFO is, and with which work at its old end. */
+  String backlog() {
+    WorkFifo<HostWork> fifo = communicator.fifo();
+    HostWork oldest = fifo.oldestInUse();
+    return "; "
+        + fifo.takenBytes()
+        + " of "
+        + (long) fifo.capacity() * Work.BYTES
+        + " bytes of this rank's work FIFO are taken, "
+        + fifo.inUse()
+        + " of "
+        + fifo.capacity()
+        + " works are unfinished"
+        + (oldest == null ? "" : ", the oldest is " + oldest.describe());
+  }
+
+  /** The ranks that a work waits for in vain: those that have not called it, or it cannot be. */
+  List<Integer> absent(HostWork work) {
+    int peer = work.blockedOn;
+    if (peer < 0) {
+      return List.of();
+    }
+    List<Integer> absent = work.isCollective() ? notArrived(work.seq) : List.of();
+    return absent.isEmpty() ? List.of(peer) : absent;
+  }
+
+  private List<Integer> notArrived(long seq) {
+    List<Integer> ranks = new ArrayList<>();
+    for (int k = 0; k < communicator.nranks(); k++) {
+      if (k != rank && ledger.lastCollective(k) < seq) {
+        ranks.add(k);
+      }
+    }
+    return ranks;
+  }
+
+  /** Which ranks a work waits for, and where they are. */
+  String missing(HostWork work) {
+    int peer = work.blockedOn;
+    if (peer < 0) {
+      return "earlier operations of its communicator";
+    }
+    if (!work.isCollective()) {
+      return "rank " + peer + " to call " + (work.kind == OpKind.SEND ? "recv" : "send");
+    }
+    return behind(work.seq, peer);
+  }
+
+  /**
+   * The other ranks that have not called a collective, and their last ones.
+   *
+   * @param peer a rank to name in any case, or −1
+   */
+  private String behind(long seq, int peer) {
+    StringBuilder text = new StringBuilder();
+    for (int k = 0; k < communicator.nranks(); k++) {
+      long last = ledger.lastCollective(k);
+      if (k != rank && (last < seq || k == peer)) {
+        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");
+        text.append(
+            last < seq ? "its last collective is " + Ledger.ordinal(last) : "which has called it");
+        text.append(last == 0 ? "" : ": " + Ledger.describe(ledger.findCollective(k, last)))
+            .append(')');
+      }
+    }
+    return text.toString();
+  }
+}

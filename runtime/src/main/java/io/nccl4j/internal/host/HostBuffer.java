@@ -1,0 +1,219 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.internal.memory.PoolBlock;
+import io.nccl4j.internal.spi.HeapArrays;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Memory of a host device: a block of the heap or of a pool, a caller's segment, or a slice of one
+ * of these.
+ *
+ * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
+ * pool uses its buffers again for other blocks, when all works with them are done.
+ */
+final class HostBuffer implements DeviceBuffer {
+  private static final VarHandle CLOSED;
+
+  static {
+    try {
+      CLOSED = MethodHandles.lookup().findVarHandle(HostBuffer.class, "closed", boolean.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final HostDevice device;
+  private final boolean shared;
+  private final HostBuffer root;
+  private final HostHeap.@Nullable Block block;
+  private MemorySegment segment;
+  private long offset;
+  private long bytes;
+  private @Nullable PoolBlock pooled;
+
+  /** How often a pool has used the root again; a slice's is that of its making. */
+  private int generation;
+
+  /** Whether a graph knows it, and may ask for ever whether it is closed. */
+  private boolean captured;
+
+  @SuppressWarnings("unused") // by VarHandle
+  private boolean closed;
+
+  /** An allocated buffer, which owns {@code block}. */
+  HostBuffer(HostDevice device, HostHeap.Block block, boolean shared) {
+    this.device = device;
+    this.segment = block.segment();
+    this.offset = block.offset();
+    this.bytes = block.bytes();
+    this.shared = shared;
+    this.root = this;
+    this.block = block;
+  }
+
+  /** A buffer of a pool, closed. */
+  HostBuffer(HostDevice device, MemorySegment segment, boolean shared) {
+    this.device = device;
+    this.segment = segment;
+    this.shared = shared;
+    this.root = this;
+    this.block = null;
+    this.closed = true;
+  }
+
+  /** A caller's memory. */
+  HostBuffer(HostDevice device, MemorySegment segment) {
+    this.device = device;
+    this.segment = segment;
+    this.offset = 0;
+    this.bytes = segment.byteSize();
+    this.shared = false;
+    this.root = this;
+    this.block = null;
+  }
+
+  private HostBuffer(HostBuffer parent, long byteOffset, long byteSize) {
+    this.device = parent.device;
+    this.segment = parent.segment;
+    this.offset = parent.offset + byteOffset;
+    this.bytes = byteSize;
+    this.shared = parent.shared;
+    this.root = parent.root;
+    this.generation = parent.generation;
+    this.block = null;
+  }
+
+  /** Makes a pool's closed buffer stand for a block. */
+  void open(PoolBlock of, MemorySegment memory, long byteSize) {
+    segment = memory;
+    offset = of.offset();
+    bytes = byteSize;
+    pooled = of;
+    generation++;
+    CLOSED.setRelease(this, false);
+  }
+
+  /** Notes that a graph uses it, which must see for ever that it was closed. */
+  void capture() {
+    root.captured = true;
+  }
+
+  /** The memory this buffer lies in, at {@link #offset()}. */
+  MemorySegment segment() {
+    return segment;
+  }
+
+  /**
+   * Where in {@link #segment()} it starts; for a {@link #isShared() shared} buffer the heap offset
+   * that peers use.
+   */
+  long offset() {
+    return offset;
+  }
+
+  /** Whether ranks in other processes can reach it. */
+  boolean isShared() {
+    return shared;
+  }
+
+  /** The allocated or wrapped buffer this one is a part of, or this one. */
+  HostBuffer root() {
+    return root;
+  }
+
+  @Override
+  public Device device() {
+    return device;
+  }
+
+  @Override
+  public long address() {
+    return segment.address() + offset;
+  }
+
+  @Override
+  public long byteSize() {
+    return bytes;
+  }
+
+  @Override
+  public DeviceBuffer slice(long byteOffset, long byteSize) {
+    requireOpen();
+    if (byteOffset < 0 || byteSize < 0 || byteOffset > bytes - byteSize) {
+      throw new InvalidArgumentException(
+          "slice of "
+              + byteSize
+              + " bytes at "
+              + byteOffset
+              + " of a buffer of "
+              + bytes
+              + " bytes",
+          "slices lie inside their buffer");
+    }
+    return new HostBuffer(this, byteOffset, byteSize);
+  }
+
+  @Override
+  public void copyFrom(Object array) {
+    requireUsable("copyFrom");
+    MemorySegment source = HeapArrays.fitting(array, bytes);
+    MemorySegment.copy(source, 0, segment, offset, source.byteSize());
+  }
+
+  @Override
+  public void copyTo(Object array) {
+    requireUsable("copyTo");
+    MemorySegment target = HeapArrays.fitting(array, bytes);
+    MemorySegment.copy(segment, offset, target, 0, target.byteSize());
+  }
+
+  void requireOpen() {
+    if (isClosed()) {
+      throw new InvalidUsageException(
+          "the buffer is closed", "keep buffers open until their last use");
+    }
+  }
+
+  /** Refuses a closed buffer, and one that peers may still write to. */
+  void requireUsable(String call) {
+    requireOpen();
+    HostProcess.self().quarantine().requireQuiet(this, call);
+  }
+
+  @Override
+  public boolean isQuiet() {
+    return HostProcess.self().usesOf(root).areOver()
+        && HostProcess.self().quarantine().isQuiet(address(), bytes);
+  }
+
+  @Override
+  public boolean isClosed() {
+    return (boolean) CLOSED.getOpaque(this)
+        || (boolean) CLOSED.getOpaque(root)
+        || generation != root.generation;
+  }
+
+  @Override
+  public void close() {
+    if ((boolean) CLOSED.getOpaque(this)) {
+      return;
+    }
+    PoolBlock ofPool = pooled;
+    if (ofPool != null) {
+      if (CLOSED.compareAndSet(this, false, true)) {
+        ofPool.close(this, !captured);
+      }
+      return;
+    }
+    if (CLOSED.compareAndSet(this, false, true) && block != null) {
+      HostProcess.self().heap().free(block, HostProcess.self().unused(this));
+    }
+  }
+}

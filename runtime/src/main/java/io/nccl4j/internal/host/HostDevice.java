@@ -1,0 +1,203 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.CudaModule;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryFeature;
+import io.nccl4j.MemoryPool;
+import io.nccl4j.MemoryPoolOptions;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.MemoryReport;
+import io.nccl4j.MismatchException;
+import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
+import io.nccl4j.VirtualMemory;
+import io.nccl4j.internal.memory.DeviceBudget;
+import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.internal.spi.NativeSegments;
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/** One of the virtual devices of this machine. There is one object per ordinal. */
+final class HostDevice implements Device {
+  private final int ordinal;
+  private MemoryBook.@Nullable Account account;
+  private volatile HostCommunicator[] communicators = {};
+
+  HostDevice(int ordinal) {
+    this.ordinal = ordinal;
+  }
+
+  synchronized void add(HostCommunicator communicator) {
+    HostCommunicator[] longer = Arrays.copyOf(communicators, communicators.length + 1);
+    longer[communicators.length] = communicator;
+    communicators = longer;
+  }
+
+  synchronized void remove(HostCommunicator communicator) {
+    communicators =
+        Arrays.stream(communicators)
+            .filter(other -> other != communicator)
+            .toArray(HostCommunicator[]::new);
+  }
+
+  /**
+   * Looks whether ranks on this device contradict others in operations that were over before
+   * anybody could see it; at each synchronization.
+   *
+   * @throws MismatchException if one does
+   */
+  void compare() {
+    for (HostCommunicator communicator : communicators) {
+      if (communicator.collectives().isUncompared()) {
+        communicator.compare();
+      }
+    }
+  }
+
+  /** What belongs to no communicator. */
+  synchronized MemoryBook.Account account() {
+    if (account == null) {
+      account = HostProcess.self().book().open(toString(), this);
+    }
+    return account;
+  }
+
+  @Override
+  public Backend backend() {
+    return Backend.HOST;
+  }
+
+  @Override
+  public int ordinal() {
+    return ordinal;
+  }
+
+  @Override
+  public String name() {
+    return Machine.processorName();
+  }
+
+  @Override
+  public String pciAddress() {
+    return "";
+  }
+
+  @Override
+  public DeviceBuffer allocate(long bytes) {
+    requireSize(bytes);
+    return new HostBuffer(
+        this, allocate(MemoryPurpose.USER, bytes), HostProcess.self().heap().isShareable());
+  }
+
+  /** Memory of the program, as long as it is within the device's budget. */
+  HostHeap.Block allocate(MemoryPurpose purpose, long bytes) {
+    HostHeap heap = HostProcess.self().heap();
+    return DeviceBudget.allocate(
+        this,
+        bytes,
+        () -> {
+          heap.sweepIfWaiting();
+          return HostProcess.self().book().bytes(this, heap.place());
+        },
+        () -> heap.allocate(account(), purpose, bytes));
+  }
+
+  @Override
+  public BackendInfo.Feature support(MemoryFeature feature) {
+    String reason =
+        switch (feature) {
+          case VIRTUAL_MEMORY -> "the heap maps and unmaps memory by itself";
+          case FILE_DESCRIPTORS -> "processes share their heaps as a whole, without being asked";
+          case FABRIC_HANDLES -> "the host backend does not join machines";
+          case MULTICAST -> "processors have no multicast";
+          case null ->
+              throw new InvalidArgumentException("the feature is null", "pass a MemoryFeature");
+        };
+    return new BackendInfo.Feature(feature.label(), false, "a device of Backend.CUDA", reason);
+  }
+
+  @Override
+  public VirtualMemory newVirtualMemory() {
+    throw new InvalidUsageException(
+        this + " has no " + MemoryFeature.VIRTUAL_MEMORY.label() + ": the heap plays that part",
+        "use allocate or newMemoryPool, whose memory other processes reach without copies, or a"
+            + " device of Backend.CUDA");
+  }
+
+  @Override
+  public MemoryPool newMemoryPool(MemoryPoolOptions options) {
+    return HostPool.open(this, options);
+  }
+
+  @Override
+  public DeviceBuffer wrap(@Nullable MemorySegment segment) {
+    NativeSegments.requireSharable(segment);
+    return new HostBuffer(this, segment);
+  }
+
+  @Override
+  public DeviceBuffer wrap(long devicePointer, long bytes) {
+    throw new InvalidUsageException(
+        "a raw address cannot be checked on the host backend",
+        "wrap a MemorySegment, or allocate a buffer");
+  }
+
+  @Override
+  public PinnedBuffer allocatePinned(long bytes) {
+    requireSize(bytes);
+    HostProcess.self().heap().sweepIfWaiting();
+    return new HostPinnedBuffer(account(), bytes);
+  }
+
+  @Override
+  public MemoryReport memory() {
+    HostProcess.self().heap().sweepIfWaiting();
+    return HostProcess.self().book().report(toString(), this);
+  }
+
+  @Override
+  public boolean bindThread() {
+    return Machine.bindThread(ordinal);
+  }
+
+  @Override
+  public CudaModule loadModule(@Nullable String ptx) {
+    throw new InvalidUsageException(
+        "the host backend runs no CUDA kernels", "load the module on a device of Backend.CUDA");
+  }
+
+  @Override
+  public Stream wrapStream(long stream) {
+    throw new InvalidUsageException(
+        "the host backend has no streams of other libraries", "create one with device.newStream()");
+  }
+
+  @Override
+  public Stream newStream() {
+    return HostStream.open(this);
+  }
+
+  @Override
+  public Event newEvent() {
+    return new HostEvent(this);
+  }
+
+  private static void requireSize(long bytes) {
+    if (bytes < 0) {
+      throw new InvalidArgumentException(
+          "cannot allocate " + bytes + " bytes", "pass a size of 0 or more");
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "host device " + ordinal;
+  }
+}

@@ -1,0 +1,57 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.internal.host.kernel.Kernels;
+import java.util.List;
+
+/** What the host backend found on this machine. */
+final class HostInfo {
+  private static final String VECTOR = "Vector API";
+
+  private HostInfo() {}
+
+  static BackendInfo collect() {
+    boolean libc = Libc.isAvailable();
+    String restriction = libc ? "" : Libc.unavailableReason();
+    String kernels = Kernels.description();
+    boolean vector = kernels.startsWith(VECTOR);
+    return new BackendInfo(
+        Backend.HOST,
+        "",
+        "",
+        List.of(),
+        List.of(),
+        List.of(
+            new BackendInfo.Feature("ranks as threads", true, "nothing", ""),
+            new BackendInfo.Feature(
+                "ranks as processes", libc, "native access on Linux", restriction),
+            new BackendInfo.Feature(
+                "binding threads",
+                Machine.bindable() > 0,
+                "native access on Linux",
+                Machine.bindable() > 0 ? "" : restriction),
+            new BackendInfo.Feature(
+                "reductions on the Vector API",
+                vector,
+                "--add-modules jdk.incubator.vector",
+                vector ? "" : "they use " + kernels)),
+        List.of(
+            new BackendInfo.Fact("processor", Machine.processorName()),
+            new BackendInfo.Fact(
+                "processors",
+                Machine.PROCESSORS
+                    + (libc ? ", threads can be bound to " + Machine.bindable() : "")),
+            new BackendInfo.Fact(
+                "heap",
+                libc
+                    ? "memory file (memfd), room for "
+                        + (HostHeap.shareableBytes() >> 20)
+                        + " MiB, pages only where used"
+                    : "an arena per buffer, for the threads of this process"),
+            new BackendInfo.Fact("reductions", kernels),
+            new BackendInfo.Fact(
+                "ranks", "1 to " + ControlBlock.MAX_RANKS + " a communicator, on one machine")));
+  }
+}

@@ -1,0 +1,608 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.memory.Uses;
+import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.spi.Failures;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A ring of tasks. The submitting thread fills in the entry at the tail and releases the tail;
+ * whoever owns the queue, by one compare-and-set, takes steps at the head. Ownership may change
+ * between any two steps, since all progress is in the tasks.
+ */
+class HostQueue extends Padded {
+  private static final int CAPACITY = 1024;
+
+  // Places in `cells`, 128 bytes apart because different threads write them.
+  private static final int TAIL = 16;
+  private static final int HEAD = 32;
+  private static final int OWNER = 48;
+  private static final int WANTED = 64;
+  private static final int CELLS = 80;
+  private static final int SUBMITTER = 32;
+
+  private static final PendingAction FAULTS = (work, now) -> work.communicator.health().check(work);
+  private static final PendingAction DEADLINE =
+      (work, now) -> work.communicator.health().checkDeadline(work, now);
+  private static final PendingAction PLACEMENT =
+      (work, now) -> work.communicator.placement().check(work, now);
+
+  /** Made while there is memory. */
+  private static final NcclException NO_MEMORY =
+      new SystemErrorException("an operation failed for lack of Java heap", "allow more: -Xmx");
+
+  private static final PendingAction GIVE_UP =
+      (work, now) ->
+          work.communicator.closeEarly(
+              work.describe()
+                  + " was unfinished when its stream was closed, waiting for "
+                  + work.communicator.explanation().missing(work));
+
+  private static final String SYNCHRONIZE_FIRST =
+      "synchronize before closing; close-timeout sets how long close waits";
+
+  private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
+
+  /** What is done with works that wait. Constants, because waiting shall not allocate either. */
+  interface PendingAction {
+    void apply(HostWork work, long now);
+  }
+
+  private final long[] cells = new long[CELLS];
+
+  /** The plans in the queue; null at an entry that {@link #tasks} describes. */
+  private final @Nullable HostWork[] plans = new HostWork[CAPACITY];
+
+  /** Everything else. Apart from the plans, which touch few cache lines so. */
+  private final StreamTask[] tasks = new StreamTask[CAPACITY];
+
+  private long next;
+
+  /** Whether it had work that nobody drove at the last tick; the ticker's. */
+  boolean wasLazy;
+
+  /**
+   * The thread that submits, in the middle of its lines: others look at it often, and it seldom
+   * changes.
+   */
+  private final @Nullable Thread[] submitter = new Thread[2 * SUBMITTER];
+
+  private final long timeoutNanos;
+  private long failedAt;
+  private volatile @Nullable NcclException error;
+
+  /** Whose failure the error is; null if it is no communicator's. Written before it. */
+  private @Nullable HostCommunicator failed;
+
+  /**
+   * An empty queue.
+   *
+   * @param timeoutNanos how long it waits for a copy or fill of another stream that does not move;
+   *     works have the deadline of their communicator
+   */
+  HostQueue(long timeoutNanos) {
+    this.timeoutNanos = timeoutNanos;
+    for (int i = 0; i < CAPACITY; i++) {
+      tasks[i] = new StreamTask();
+    }
+  }
+
+  // ---- submitting, by one thread
+
+  /** How many entries were submitted so far. */
+  final long submitted() {
+    return next;
+  }
+
+  final boolean isFull() {
+    return next - head() >= CAPACITY;
+  }
+
+  /** Up to where a full queue must be driven for one more entry. */
+  final long firstRoom() {
+    return next - CAPACITY + 1;
+  }
+
+  /** The entry that is released next; there is room for it. */
+  final StreamTask nextEntry() {
+    return tasks[(int) next & CAPACITY - 1];
+  }
+
+  /** Submits a plan; there is room for it. */
+  final void put(HostWork plan) {
+    plans[(int) next & CAPACITY - 1] = plan;
+    release();
+  }
+
+  /**
+   * Makes the next entry visible; returns the position up to which one must drive to see it done.
+   */
+  final long release() {
+    Thread me = Thread.currentThread();
+    if (submitter[SUBMITTER] != me) {
+      submitter[SUBMITTER] = me;
+    }
+    CELL.setRelease(cells, TAIL, ++next);
+    return next;
+  }
+
+  final void throwIfFailed() {
+    NcclException failure = error;
+    if (failure != null) {
+      // That knows who else has died since.
+      HostCommunicator of = failed;
+      throw Failures.again(of == null ? failure : of.failure().orElse(failure));
+    }
+  }
+
+  // ---- driving
+
+  long head() {
+    return (long) CELL.getAcquire(cells, HEAD);
+  }
+
+  /** {@link #head()} for the owner. */
+  long ownedHead() {
+    return (long) CELL.get(cells, HEAD);
+  }
+
+  long tail() {
+    return (long) CELL.getAcquire(cells, TAIL);
+  }
+
+  /** Whether everything before a position is done and did not fail. */
+  boolean hasPassed(long position) {
+    return head() >= position && failureUpTo(position) == null;
+  }
+
+  boolean hasPending() {
+    return head() != tail();
+  }
+
+  boolean isSubmittedBy(Thread thread) {
+    return submitter[SUBMITTER] == thread;
+  }
+
+  boolean tryOwn() {
+    return (long) CELL.getOpaque(cells, OWNER) == 0 && CELL.compareAndSet(cells, OWNER, 0L, 1L);
+  }
+
+  void disown() {
+    CELL.setRelease(cells, OWNER, 0L);
+  }
+
+  boolean isOwned() {
+    return (long) CELL.getOpaque(cells, OWNER) != 0;
+  }
+
+  /** Asks the owner to leave after its current step. */
+  void want() {
+    CELL.setOpaque(cells, WANTED, 1L);
+  }
+
+  boolean takeWanted() {
+    if ((long) CELL.getOpaque(cells, WANTED) == 0) {
+      return false;
+    }
+    CELL.setOpaque(cells, WANTED, 0L);
+    return true;
+  }
+
+  /**
+   * Takes steps until everything before {@code target} is done or something must wait. The caller
+   * owns the stream.
+   */
+  int run(long target) {
+    return run(target, 0);
+  }
+
+  /**
+   * Takes steps until everything before {@code target} is done or something must wait.
+   *
+   * @param patience how often a collective looks for its peers before it is said to be waiting
+   */
+  int run(long target, int patience) {
+    // Who waits for an event may know its place before the submitter has published it.
+    long end = Math.min(target, tail());
+    long head = ownedHead();
+    while (head < end) {
+      int index = (int) head & CAPACITY - 1;
+      HostWork plan = plans[index];
+      int result =
+          plan == null ? stepTask(tasks[index], patience) : stepPlan(index, plan, patience);
+      if (result != Step.DONE) {
+        return result;
+      }
+      CELL.setRelease(cells, HEAD, ++head);
+    }
+    return Step.DONE;
+  }
+
+  private int stepPlan(int index, HostWork plan, int patience) {
+    if (plan.next == null) {
+      int result = step(plan, patience);
+      if (result == Step.DONE) {
+        plans[index] = null;
+        retire(plan);
+      }
+      return result;
+    }
+    HostWork work = plan;
+    HostWork previous = null;
+    int result = Step.BLOCKED;
+    while (work != null) {
+      HostWork following = (HostWork) work.next;
+      int one = step(work, 0);
+      if (one == Step.DONE) {
+        if (previous == null) {
+          plans[index] = following;
+        } else {
+          previous.next = following;
+        }
+        retire(work);
+        result = Step.MOVED;
+      } else {
+        previous = work;
+        result = result == Step.MOVED ? result : one == Step.BLOCKED ? result : one;
+      }
+      work = following;
+    }
+    return plans[index] == null ? Step.DONE : result;
+  }
+
+  /** Gives the work's place in the FIFO back; nothing of it may be touched afterwards. */
+  private static void retire(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    work.free();
+    if (!communicator.isHealthy()) {
+      communicator.becomeQuietIfIdle();
+    }
+  }
+
+  @Nullable NcclException error() {
+    return error;
+  }
+
+  /** Fails this queue from its head on; the first failure counts. By the owner. */
+  private void failWith(@Nullable NcclException cause) {
+    if (error == null && cause != null) {
+      failedAt = ownedHead();
+      error = cause;
+    }
+  }
+
+  /** Why what lies before a position failed; null if it did not. Any thread. */
+  @Nullable NcclException failureUpTo(long position) {
+    NcclException e = error;
+    return e != null && failedAt < position ? e : null;
+  }
+
+  /** Takes a step of one work, and turns what it throws into this stream's failure. */
+  int step(HostWork work, int patience) {
+    HostCommunicator communicator = work.communicator;
+    if (error == null && communicator.isHealthy()) {
+      try {
+        int result =
+            work.isCollective()
+                ? communicator.collectives().step(work, patience)
+                : communicator.lanes().step(work);
+        if (result == Step.BLOCKED) {
+          work.timesBlocked++;
+        }
+        return result;
+      } catch (NcclException e) {
+        communicator.health().fail(e);
+      } catch (RuntimeException | Error e) {
+        communicator.health().fail(failureOf(work, e));
+      }
+    }
+    drop(work);
+    return Step.DONE;
+  }
+
+  /** There is always one: a work whose step was broken off must not be stepped again. */
+  private static NcclException failureOf(HostWork work, Throwable cause) {
+    try {
+      if (cause instanceof OutOfMemoryError) {
+        return new SystemErrorException(
+                work.describe() + " failed for lack of Java heap", "allow more: -Xmx")
+            .causedBy(cause);
+      }
+      return cause instanceof IllegalStateException
+          ? new InvalidUsageException(
+                  work.describe()
+                      + ": memory was closed while it was in use: "
+                      + cause.getMessage(),
+                  "keep wrapped segments open until the operation is complete")
+              .causedBy(cause)
+          : new InternalErrorException(work.describe() + " failed: " + cause, "please report this")
+              .causedBy(cause);
+    } catch (OutOfMemoryError e) {
+      return NO_MEMORY;
+    }
+  }
+
+  /** Fails this stream, so that all that is queued is dropped as soon as it is driven. */
+  void giveUp(NcclException reason) {
+    while (!tryOwn()) {
+      want();
+      Thread.yield();
+    }
+    try {
+      failWith(reason);
+    } finally {
+      disown();
+    }
+  }
+
+  /**
+   * Shows a small collective's data to its peers before it is stepped.
+   *
+   * @param first whether nothing before it was shown: then it must be its turn
+   * @return false if that must wait, or went wrong; the work's own step finds out
+   */
+  boolean post(HostWork work, boolean first) {
+    try {
+      return error == null
+          && work.communicator.isHealthy()
+          && work.communicator.collectives().postEarly(work, first);
+    } catch (NcclException | IllegalStateException e) {
+      return false;
+    }
+  }
+
+  private void drop(HostWork work) {
+    HostCommunicator communicator = work.communicator;
+    NcclException earlier = error;
+    if (communicator.isHealthy() && earlier != null) {
+      communicator
+          .health()
+          .fail(
+              new AbortedException(
+                      work.describe()
+                          + " was dropped, because an earlier work of its stream failed: "
+                          + earlier.problem(),
+                      "create a new communicator and stream",
+                      List.of(communicator.rank()))
+                  .causedBy(earlier),
+              RankState.DROPPED,
+              communicator.rank(),
+              work.seq);
+    }
+    if (error == null) {
+      failed = communicator;
+    }
+    communicator.told();
+    failWith(communicator.health().failure());
+    HostProcess.self().quarantine().add(work);
+  }
+
+  private int stepTask(StreamTask task, int patience) {
+    int result = carryOut(task, patience);
+    if (result == Step.DONE) {
+      task.clear();
+    }
+    return result;
+  }
+
+  private int carryOut(StreamTask task, int patience) {
+    try {
+      switch (task.kind) {
+        case StreamTask.COPY, StreamTask.FILL -> {
+          if (error == null && !task.movePart()) {
+            return Step.MOVED;
+          }
+        }
+        case StreamTask.GRAPH -> {
+          return Objects.requireNonNull(task.graph).step(this, task, patience);
+        }
+        case StreamTask.RECORD ->
+            Objects.requireNonNull(task.event).complete(task.generation, error);
+        default -> {
+          HostQueue awaited = Objects.requireNonNull(task.awaited);
+          // Who has failed waits for nothing: what follows is dropped.
+          if (error == null && awaited.head() < task.generation) {
+            return Step.DEPENDS;
+          }
+          failWith(awaited.failureUpTo(task.generation));
+        }
+      }
+    } catch (IllegalStateException e) {
+      memoryWasClosed(e);
+    }
+    return Step.DONE;
+  }
+
+  /** Fails this stream because a copy or fill cannot use its memory any more. */
+  void memoryWasClosed(IllegalStateException cause) {
+    failWith(
+        new InvalidUsageException(
+                "memory was closed while a copy or fill used it: " + cause.getMessage(),
+                "keep wrapped segments open until the stream is synchronized")
+            .causedBy(cause));
+  }
+
+  // ---- slow paths, by the owner
+
+  /** Looks whether a rank that the head waits for has failed or left. */
+  void checkFaults() {
+    forEachPending(FAULTS, 0);
+  }
+
+  /** Notes since when the head waits, and fails it when its deadline has passed. */
+  void checkDeadline(long now) {
+    forEachPending(DEADLINE, now);
+    StreamTask task = waitAtHead();
+    if (task != null) {
+      checkAwaited(task, Objects.requireNonNull(task.awaited), now);
+    }
+  }
+
+  /** The entry at the head if it waits for an event. */
+  private @Nullable StreamTask waitAtHead() {
+    long head = head();
+    int index = (int) head & CAPACITY - 1;
+    return head != tail() && plans[index] == null && tasks[index].kind == StreamTask.WAIT
+        ? tasks[index]
+        : null;
+  }
+
+  /**
+   * Keeps the deadlines of a stream that is waited for, which perhaps nobody drives. Works there
+   * have their own, and so have its own waits; what is left are copies and fills.
+   */
+  private void checkAwaited(StreamTask task, HostQueue awaited, long now) {
+    boolean isIdle = awaited.tryOwn();
+    if (isIdle) {
+      try {
+        awaited.checkFaults();
+        awaited.checkDeadline(now);
+      } finally {
+        awaited.disown();
+      }
+    }
+    long head = awaited.head();
+    if (isIdle || task.seenSince == 0 || task.seen != head) {
+      task.seen = head;
+      task.seenSince = now;
+    } else if (now - task.seenSince > timeoutNanos) {
+      failWith(
+          new DeadlineException(
+              "not complete after " + timeoutNanos / 1_000_000 + " ms: " + describe(task, awaited),
+              "see whether the thread that runs that stream hangs; operation-timeout sets the"
+                  + " deadline"));
+    }
+  }
+
+  private static String describe(StreamTask wait, HostQueue awaited) {
+    return "waiting for an event of another stream, "
+        + (awaited.head() >= wait.generation
+            ? "which is complete"
+            : "where it lies behind: " + awaited.describeHead());
+  }
+
+  /** Sees to it that the caller's thread is not in the way of the ranks it waits for. */
+  void checkPlacement(long now) {
+    forEachPending(PLACEMENT, now);
+  }
+
+  private void forEachPending(PendingAction action, long now) {
+    long head = head();
+    if (head == tail()) {
+      return;
+    }
+    int index = (int) head & CAPACITY - 1;
+    HostExecutableGraph graph = tasks[index].graph;
+    if (graph != null && tasks[index].begun) {
+      graph.forEachPending(action, now);
+    }
+    for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
+      action.apply(work, now);
+    }
+  }
+
+  /** For messages; may be out of date when another thread drives. */
+  String describeHead() {
+    long head = head();
+    if (head == tail()) {
+      return "nothing is queued";
+    }
+    StreamTask task = tasks[(int) head & CAPACITY - 1];
+    HostWork work = plans[(int) head & CAPACITY - 1];
+    HostExecutableGraph graph = task.graph;
+    if (graph != null) {
+      work = task.begun ? graph.firstPending() : null;
+      if (work == null) {
+        return "a graph";
+      }
+    }
+    if (work == null) {
+      HostQueue awaited = task.awaited;
+      return task.kind == StreamTask.WAIT && awaited != null
+          ? describe(task, awaited)
+          : "a copy, fill or event";
+    }
+    return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
+  }
+
+  /** Whether a work is queued here; for messages, see {@link #describeHead}. */
+  boolean holds(HostWork work) {
+    for (long i = head(); i < tail(); i++) {
+      HostWork queued = plans[(int) i & CAPACITY - 1];
+      while (queued != null && queued != work) {
+        queued = (HostWork) queued.next;
+      }
+      if (queued != null) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Adds the unfinished copies and fills that use a buffer. */
+  void addUses(Object buffer, Uses uses) {
+    long last = 0;
+    for (long i = head(); i < tail(); i++) {
+      if (tasks[(int) i & CAPACITY - 1].uses(buffer)) {
+        last = i + 1;
+      }
+    }
+    long end = last;
+    if (end > 0) {
+      uses.add(() -> head() >= end);
+    }
+  }
+
+  /**
+   * Fails what is queued, and drops it.
+   *
+   * @param timeoutNanos how long at most, where other streams must move first
+   * @return whether the queue is empty
+   */
+  boolean giveUp(long timeoutNanos) {
+    long start = System.nanoTime();
+    boolean isGivenUp = false;
+    while (hasPending()) {
+      if (tryOwn()) {
+        try {
+          if (!isGivenUp) {
+            giveUpHead();
+            isGivenUp = true;
+          }
+          int ignored = run(tail());
+        } finally {
+          disown();
+        }
+      } else {
+        want();
+      }
+      if (System.nanoTime() - start > timeoutNanos) {
+        return !hasPending();
+      }
+      Progress.helpAll("what is queued in a stream that is closed");
+    }
+    return true;
+  }
+
+  private void giveUpHead() {
+    forEachPending(GIVE_UP, 0);
+    long head = head();
+    HostExecutableGraph graph = head == tail() ? null : tasks[(int) head & CAPACITY - 1].graph;
+    if (graph != null) {
+      graph.giveUp("a graph was unfinished when its stream was closed: " + describeHead());
+    }
+    failWith(
+        new AbortedException(
+            "the stream was closed with unfinished work: " + describeHead(), SYNCHRONIZE_FIRST));
+  }
+}

@@ -1,0 +1,142 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.schedule.Signature;
+import io.nccl4j.internal.schedule.Work;
+
+/**
+ * A work of the host engine: the operation and how far it has got. All progress lies here, so that
+ * any thread may take the next step.
+ */
+final class HostWork extends Work {
+  static final int QUEUED = 0;
+  static final int POSTED = 1;
+  static final int COPY_IN = 2;
+  static final int ENTER = 3;
+  static final int MOVE = 4;
+  static final int LEAVE = 5;
+  static final int COPY_OUT = 6;
+
+  /** Posted, and so have all peers that it needs. */
+  static final int SHOWN = 7;
+
+  /** Set once, before the first use. */
+  HostCommunicator communicator;
+
+  /** One of the constants above. */
+  int stage;
+
+  /** The next peer to look at while waiting. */
+  int cursor;
+
+  /** The rank that a blocked work waits for. */
+  int blockedOn;
+
+  /** A rank that was seen to have left while this work waited for it; −1 if none was. */
+  int seenLeaving;
+
+  /** Steps that found it blocked; may wrap. */
+  int timesBlocked;
+
+  /** The same when a rank was seen to have left. */
+  int timesBlockedThen;
+
+  /** Whether the data travels in the outbox itself. */
+  boolean lowLatency;
+
+  /** Whether the data goes through the staging areas, piece by piece. */
+  boolean staged;
+
+  /** First element of the current piece; 0 unless staged. */
+  long piece;
+
+  /** Elements of a piece per block; {@link Long#MAX_VALUE} unless staged. */
+  long pieceLength;
+
+  /** Elements of the largest block of any rank. */
+  long longest;
+
+  /** What of the current piece was moved: number of the block, and bytes or elements in it. */
+  int item;
+
+  long position;
+
+  /** Barrier count to wait for; for a lane the chunk. */
+  long target;
+
+  /** Clock, in ns, when this work first turned slow; 0 before. */
+  long slowSince;
+
+  /** Whether a graph is done with it in the current launch. */
+  boolean finished;
+
+  /** For a graph's work: how many were called before it in the capture. */
+  int order;
+
+  /** Makes it ready to be driven; what only some stages need is set when they begin. */
+  void reset() {
+    stage = QUEUED;
+    cursor = 0;
+    blockedOn = -1;
+    seenLeaving = -1;
+    timesBlocked = 0;
+    slowSince = 0;
+  }
+
+  /** A work of a FIFO. */
+  HostWork() {
+    this(false);
+  }
+
+  HostWork(boolean captured) {
+    super(captured);
+  }
+
+  /** The same operation for another executable graph. */
+  HostWork copy() {
+    HostWork copy = new HostWork(true);
+    copy.communicator = communicator;
+    copy.order = order;
+    copy.kind = kind;
+    copy.type = type;
+    copy.op = op;
+    copy.count = count;
+    copy.root = root;
+    copy.encode();
+    copy.send = send;
+    copy.recv = recv;
+    copy.sendCounts = sendCounts;
+    copy.sendDisplacements = sendDisplacements;
+    copy.recvCounts = recvCounts;
+    copy.recvDisplacements = recvDisplacements;
+    return copy;
+  }
+
+  HostBuffer sendBuffer() {
+    return (HostBuffer) java.util.Objects.requireNonNull(send);
+  }
+
+  HostBuffer recvBuffer() {
+    return (HostBuffer) java.util.Objects.requireNonNull(recv);
+  }
+
+  /** How messages name it. */
+  String describe() {
+    return Signature.describe(code(), count)
+        + " #"
+        + seq
+        + " of communicator "
+        + communicator.name();
+  }
+
+  boolean isCollective() {
+    return kind != OpKind.SEND && kind != OpKind.RECV;
+  }
+
+  /** Whether it uses a buffer or a slice of it. */
+  boolean uses(Object root) {
+    return GraphNode.isPart(send, root)
+        || GraphNode.isPart(recv, root)
+        || GraphNode.isPart(op.deviceScalar(), root);
+  }
+}

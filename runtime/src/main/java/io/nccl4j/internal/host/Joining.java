@@ -1,0 +1,247 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.NcclException;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.Descriptors;
+import io.nccl4j.bindings.LibcException;
+import io.nccl4j.internal.bootstrap.Joiner;
+import io.nccl4j.internal.bootstrap.Member;
+import io.nccl4j.internal.bootstrap.Membership;
+import io.nccl4j.internal.bootstrap.Rendezvous;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.Objects;
+import java.util.UUID;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One rank's way into a communicator whose ranks meet by a unique id.
+ *
+ * <p>Whatever can be refused to this rank, the others hear at once: before it comes, by declining;
+ * after all have come, in the verdict, for which each rank takes its memory and maps its peers'
+ * heaps first. Nobody but its maker touches the control block before all are ready, so that it can
+ * be given back at once where they are not.
+ */
+final class Joining {
+  private final HostDevice device;
+  private final int nranks;
+  private final int rank;
+  private final CommunicatorConfig config;
+  private final long start = System.nanoTime();
+
+  /** Of the control block that rank 0 makes; -1 for other ranks. */
+  private long handle = -1;
+
+  private List<UUID> processes = List.of();
+  private int[] processOf = {};
+  private int own;
+  private long[] pids = {};
+  private @Nullable MemorySegment[] heaps = {};
+  private @Nullable ControlBlock control;
+  private HostHeap.@Nullable Block block;
+  private long offset;
+  private @Nullable Provisions provisions;
+
+  private Joining(HostDevice device, int nranks, int rank, CommunicatorConfig config) {
+    this.device = device;
+    this.nranks = nranks;
+    this.rank = rank;
+    this.config = config;
+  }
+
+  /** As {@link io.nccl4j.Communicator#initRank}. */
+  static HostCommunicator join(
+      HostDevice device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    Joining joining = new Joining(device, nranks, rank, config);
+    try {
+      joining.begin();
+    } catch (RuntimeException | Error e) {
+      Rendezvous.decline(id, rank, e);
+      throw e;
+    }
+    try (Membership membership = Rendezvous.join(id, joining.joiner(), config.initTimeout())) {
+      joining.prepare(membership);
+      joining.agree(membership);
+    } catch (RuntimeException | Error e) {
+      joining.giveBack();
+      throw e;
+    }
+    return joining.attach();
+  }
+
+  /** What can be refused to this rank before it comes. */
+  private void begin() {
+    HostBackend.requireRanks(nranks);
+    if (rank < 0 || rank >= nranks) {
+      throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
+    }
+    HostMemory.require(device, nranks, 1, config);
+    if (rank == 0) {
+      handle = HostBackend.newControlBlock(device, nranks);
+    }
+  }
+
+  private Joiner joiner() {
+    HostProcess self = HostProcess.self();
+    HostHeap heap = self.heap();
+    return new Joiner(
+        rank,
+        nranks,
+        self.id(),
+        ControlBlock.LAYOUT,
+        heap.fd(),
+        heap.size(),
+        heap.restriction(),
+        handle);
+  }
+
+  /** What can be refused to it when all have come. */
+  private void prepare(Membership membership) {
+    try {
+      find(membership);
+      ControlBlock found = found();
+      boolean spansProcesses = processes.size() > 1;
+      String name = HostBackend.nameOf(config, found);
+      provisions = Provisions.take(rank, device, config, name, spansProcesses);
+    } catch (RuntimeException | Error e) {
+      membership.refuse(rank, e);
+      throw e;
+    }
+  }
+
+  /** Maps the other processes' heaps, and finds the control block in rank 0's. */
+  private void find(Membership membership) {
+    HostProcess self = HostProcess.self();
+    List<Member> members = membership.members();
+    processes = members.stream().map(Member::process).distinct().toList();
+    processOf = members.stream().mapToInt(m -> processes.indexOf(m.process())).toArray();
+    own = processes.indexOf(self.id());
+    pids = new long[processes.size()];
+    heaps = new MemorySegment[processes.size()];
+    for (Member member : members) {
+      int p = processes.indexOf(member.process());
+      pids[p] = member.pid();
+      if (heaps[p] == null && p != own) {
+        heaps[p] = map(member, membership);
+      }
+    }
+    if (self.heap().isShareable()) {
+      heaps[own] = self.heap().mapping();
+    }
+    offset = membership.controlOffset();
+    block = processOf[0] == own ? HostBackend.published(offset) : null;
+    control =
+        block == null
+            ? ControlBlock.find(heaps[processOf[0]], offset, nranks, 0)
+            : ControlBlock.find(block.segment(), block.offset(), nranks, 0);
+  }
+
+  private MemorySegment map(Member member, Membership membership) {
+    int file = membership.takeHeapFd(member.process());
+    try {
+      return HostProcess.self().mapPeer(member, file);
+    } catch (LibcException e) {
+      throw new SystemErrorException(
+              "rank "
+                  + rank
+                  + " cannot map the heap of rank "
+                  + member.rank()
+                  + " ("
+                  + (member.heapBytes() >> 20)
+                  + " MiB of addresses): "
+                  + e.getMessage(),
+              "raise ulimit -v, or the container's limits")
+          .causedBy(e);
+    } finally {
+      Descriptors.close(file);
+    }
+  }
+
+  private ControlBlock found() {
+    return Objects.requireNonNull(control);
+  }
+
+  private void agree(Membership membership) {
+    try {
+      membership.agree();
+    } catch (NcclException e) {
+      if (membership.isUndecided() && rank == 0) {
+        // The others may have heard that all go on: their control block must not go before them.
+        LocalPart part = enter();
+        LocalPart.lost(found(), rank);
+        part.leave();
+        handle = -1;
+      }
+      throw e;
+    }
+  }
+
+  private HostCommunicator attach() {
+    Provisions taken = Objects.requireNonNull(provisions);
+    LocalPart part;
+    try {
+      part = enter();
+    } catch (RuntimeException | Error e) {
+      taken.giveBack();
+      throw e;
+    }
+    String name = HostBackend.nameOf(config, found());
+    return HostBackend.attach(rank, device, part, config, name, taken, start, k -> null);
+  }
+
+  /**
+   * Makes this process's view of the communicator, or takes the one that another local rank made.
+   */
+  private LocalPart enter() {
+    ControlBlock at = found();
+    String name = HostBackend.nameOf(config, at);
+    boolean[] first = new boolean[1];
+    LocalPart part;
+    try {
+      part =
+          LocalPart.join(
+              at,
+              rank,
+              block,
+              () -> {
+                first[0] = true;
+                ProcessGroup group =
+                    new ProcessGroup(
+                        at, processes.toArray(UUID[]::new), pids, heaps, own, at.name());
+                return new LocalPart(at, processOf, group, offset, block);
+              });
+    } finally {
+      if (!first[0]) {
+        // The mappings belong to the group; this rank's count was one too many.
+        unmap();
+      }
+      heaps = new MemorySegment[0];
+    }
+    if (part == null) {
+      throw Arrival.failed(name, 0);
+    }
+    return part;
+  }
+
+  private void unmap() {
+    for (int p = 0; p < heaps.length; p++) {
+      if (heaps[p] != null && p != own) {
+        HostProcess.self().unmapPeer(processes.get(p));
+      }
+    }
+  }
+
+  /** Nobody goes on, and nobody has touched the control block. */
+  private void giveBack() {
+    unmap();
+    if (provisions != null) {
+      provisions.giveBack();
+    }
+    if (handle >= 0) {
+      HostBackend.discard(handle);
+    }
+  }
+}

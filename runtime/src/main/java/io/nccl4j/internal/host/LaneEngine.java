@@ -1,0 +1,261 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.schedule.Padded;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Carries out one rank's sends and receives. Each ordered pair of ranks has a lane of eight slots,
+ * numbered by its own sequence; operations of one lane are done in order, different lanes
+ * independently.
+ *
+ * <p>Small messages travel in the slot (<b>eager</b>): the sender is done at once. Larger ones
+ * leave their address in the slot and the receiver <b>pulls</b> and acknowledges. When the sender's
+ * buffer is private to its process, it is <b>chunked</b> through two pieces of the sender's heap.
+ */
+final class LaneEngine extends Padded {
+  private static final long CHUNK = 256 << 10;
+
+  /** What sends of private buffers to one peer take. */
+  static final long MESSAGE_BYTES = 2 * CHUNK;
+
+  private static final int ACK_INTERVAL = 4;
+  private static final long OFFSET = 8;
+  private static final long MODE = 16;
+  private static final long PULLED = 0;
+  private static final long CHUNKED = 1;
+  private static final VarHandle COUNTER = MethodHandles.arrayElementVarHandle(long[].class);
+
+  private final HostCommunicator communicator;
+  private final ControlBlock control;
+  private final int rank;
+
+  /**
+   * Per peer: the last operation done. Released by whoever completes one and acquired by the next,
+   * which may lie on another stream with another owner.
+   */
+  private final long[] sent;
+
+  private final long[] received;
+  private final long[] chunksFilled;
+  private final long[] chunksTaken;
+  private final HostHeap.@Nullable Block[] bounce;
+
+  /** Segments of pending pulls, for peers in this process. */
+  private final MemorySegment[] sendRefs;
+
+  LaneEngine(HostCommunicator communicator, ControlBlock control) {
+    this.communicator = communicator;
+    this.control = control;
+    this.rank = communicator.rank();
+    int nranks = communicator.nranks();
+    sent = new long[nranks + LONGS];
+    received = new long[nranks + LONGS];
+    chunksFilled = new long[nranks + LONGS];
+    chunksTaken = new long[nranks + LONGS];
+    bounce = new HostHeap.Block[nranks];
+    sendRefs = new MemorySegment[nranks * ControlBlock.LANE_SLOTS];
+  }
+
+  /** Gets on with the work until it is complete or must wait. */
+  int step(HostWork w) {
+    return w.kind == OpKind.SEND ? send(w) : receive(w);
+  }
+
+  private static long slotOf(long lane, long seq) {
+    return lane + (seq & ControlBlock.LANE_SLOTS - 1) * ControlBlock.LANE_SLOT_BYTES;
+  }
+
+  private static int refOf(int peer, long seq) {
+    return peer * ControlBlock.LANE_SLOTS + (int) (seq & ControlBlock.LANE_SLOTS - 1);
+  }
+
+  private static long word(HostWork w) {
+    return (long) w.signature << 32 | w.seq & 0xffffffffL;
+  }
+
+  private static long bytes(HostWork w) {
+    return w.count * w.type.byteSize();
+  }
+
+  // ---- sending
+
+  private int send(HostWork w) {
+    int peer = w.root;
+    w.blockedOn = peer;
+    if (w.stage == HostWork.QUEUED) {
+      if ((long) COUNTER.getAcquire(sent, peer) + 1 != w.seq) {
+        return Step.DEPENDS;
+      }
+      if (w.seq == 1) {
+        control.populate(rank, peer);
+      }
+      w.position = 0;
+      long ack = control.getAcquire(control.ack(rank, peer));
+      if (w.seq - ack > ControlBlock.LANE_SLOTS) {
+        return Step.BLOCKED;
+      }
+      post(w, peer);
+      if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
+        COUNTER.setRelease(sent, peer, w.seq);
+        return Step.DONE;
+      }
+      w.stage = HostWork.POSTED;
+    }
+    if (w.staged) {
+      return fillChunks(w, peer);
+    }
+    if (control.getAcquire(control.ack(rank, peer)) < w.seq) {
+      return Step.BLOCKED;
+    }
+    COUNTER.setRelease(sent, peer, w.seq);
+    return Step.DONE;
+  }
+
+  private void post(HostWork w, int peer) {
+    long slot = slotOf(control.lane(rank, peer), w.seq);
+    HostBuffer buffer = w.sendBuffer();
+    if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
+      Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
+    } else {
+      boolean local = communicator.local(peer) != null;
+      w.staged = !local && !buffer.isShared();
+      if (w.staged) {
+        control.setPlain(slot + OFFSET, bounce(peer).offset());
+        control.setPlain(slot + MODE, CHUNKED);
+      } else {
+        sendRefs[refOf(peer, w.seq)] = buffer.segment();
+        control.setPlain(slot + OFFSET, buffer.offset());
+        control.setPlain(slot + MODE, PULLED);
+      }
+    }
+    control.setRelease(slot, word(w));
+  }
+
+  private HostHeap.Block bounce(int peer) {
+    HostHeap.Block block = bounce[peer];
+    if (block == null) {
+      block =
+          HostProcess.self()
+              .heap()
+              .allocate(communicator.account(), MemoryPurpose.MESSAGE, MESSAGE_BYTES);
+      bounce[peer] = block;
+    }
+    return block;
+  }
+
+  private int fillChunks(HostWork w, int peer) {
+    HostBuffer buffer = w.sendBuffer();
+    HostHeap.Block block = bounce(peer);
+    boolean moved = false;
+    long taken = control.getAcquire(control.taken(rank, peer));
+    while (w.position < bytes(w)) {
+      if (chunksFilled[peer] - taken == 2) {
+        return moved ? Step.MOVED : Step.BLOCKED;
+      }
+      long length = Math.min(CHUNK, bytes(w) - w.position);
+      long to = block.offset() + (chunksFilled[peer] & 1) * CHUNK;
+      Copies.copy(buffer.segment(), buffer.offset() + w.position, block.segment(), to, length);
+      w.position += length;
+      control.setRelease(control.filled(rank, peer), ++chunksFilled[peer]);
+      moved = true;
+    }
+    if (control.getAcquire(control.ack(rank, peer)) < w.seq) {
+      return moved ? Step.MOVED : Step.BLOCKED;
+    }
+    COUNTER.setRelease(sent, peer, w.seq);
+    return Step.DONE;
+  }
+
+  // ---- receiving
+
+  private int receive(HostWork w) {
+    int peer = w.root;
+    w.blockedOn = peer;
+    if (w.stage == HostWork.QUEUED) {
+      if ((long) COUNTER.getAcquire(received, peer) + 1 != w.seq) {
+        return Step.DEPENDS;
+      }
+      if (w.seq == 1) {
+        control.populate(peer, rank);
+      }
+      w.stage = HostWork.POSTED;
+    }
+    long slot = slotOf(control.lane(peer, rank), w.seq);
+    if (w.stage == HostWork.POSTED) {
+      long found = control.getAcquire(slot);
+      if (found != word(w)) {
+        if ((int) found == (int) w.seq) {
+          throw communicator.mismatch(w, peer);
+        }
+        return Step.BLOCKED;
+      }
+      if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
+        HostBuffer buffer = w.recvBuffer();
+        Copies.copy(
+            control.memory(), slot + Long.BYTES, buffer.segment(), buffer.offset(), bytes(w));
+        return finishReceive(w, peer, (w.seq & ACK_INTERVAL - 1) == 0);
+      }
+      w.staged = control.getPlain(slot + MODE) == CHUNKED;
+      w.position = 0;
+      w.stage = HostWork.MOVE;
+    }
+    return w.staged ? takeChunks(w, peer, slot) : pull(w, peer, slot);
+  }
+
+  private int pull(HostWork w, int peer, long slot) {
+    Health health = communicator.health();
+    if (!health.isGoodForAll()) {
+      return Step.MOVED;
+    }
+    HostBuffer buffer = w.recvBuffer();
+    long length = Math.min(Copies.STEP, bytes(w) - w.position);
+    HostCommunicator local = communicator.local(peer);
+    MemorySegment source =
+        local == null ? communicator.heapOf(peer) : local.lanes().sendRefs[refOf(rank, w.seq)];
+    long from = control.getPlain(slot + OFFSET) + w.position;
+    Copies.copyPart(source, from, buffer.segment(), buffer.offset() + w.position, length, bytes(w));
+    w.position += length;
+    // A sender that has failed may have changed what was read.
+    return w.position < bytes(w) || !health.isGoodForAll()
+        ? Step.MOVED
+        : finishReceive(w, peer, true);
+  }
+
+  private int takeChunks(HostWork w, int peer, long slot) {
+    HostBuffer buffer = w.recvBuffer();
+    long filled = control.getAcquire(control.filled(peer, rank));
+    if (chunksTaken[peer] == filled) {
+      return Step.BLOCKED;
+    }
+    long length = Math.min(CHUNK, bytes(w) - w.position);
+    long from = control.getPlain(slot + OFFSET) + (chunksTaken[peer] & 1) * CHUNK;
+    Copies.copy(
+        communicator.heapOf(peer), from, buffer.segment(), buffer.offset() + w.position, length);
+    w.position += length;
+    control.setRelease(control.taken(peer, rank), ++chunksTaken[peer]);
+    return w.position < bytes(w) ? Step.MOVED : finishReceive(w, peer, true);
+  }
+
+  private int finishReceive(HostWork w, int peer, boolean acknowledge) {
+    if (acknowledge) {
+      control.setRelease(control.ack(peer, rank), w.seq);
+    }
+    COUNTER.setRelease(received, peer, w.seq);
+    return Step.DONE;
+  }
+
+  /** Frees what chunked sends took; when the communicator is closed. */
+  void close() {
+    for (HostHeap.Block block : bounce) {
+      if (block != null) {
+        HostProcess.self().heap().free(block, communicator.health()::peersAreQuiet);
+      }
+    }
+  }
+}

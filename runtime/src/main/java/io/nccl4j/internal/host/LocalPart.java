@@ -1,0 +1,195 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.MemoryPurpose;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The part of one communicator that lies in this process: its control block as seen from here, and
+ * the local ranks, which reach each other's segments directly. Thread-safe; it lasts from the first
+ * local rank's joining to the last one's closing.
+ */
+final class LocalPart {
+  private static final Map<UUID, LocalPart> PARTS = new HashMap<>();
+
+  private final ControlBlock control;
+  private final HostCommunicator[] ranks;
+  private final int[] processOf;
+  private final ProcessGroup group;
+  private final UUID id;
+  private final long handle;
+  private final HostHeap.@Nullable Block block;
+  private int open;
+
+  /** When it is true, ranks that have not come to this communicator never will. */
+  private volatile BooleanSupplier nobodyComes = () -> false;
+
+  /**
+   * A part without ranks.
+   *
+   * @param processOf for each rank the index of its process in {@code group}
+   * @param handle what the control block was published under
+   * @param block the control block's memory if this process made it, otherwise null
+   */
+  LocalPart(
+      ControlBlock control,
+      int[] processOf,
+      ProcessGroup group,
+      long handle,
+      HostHeap.@Nullable Block block) {
+    this.control = control;
+    this.ranks = new HostCommunicator[processOf.length];
+    this.processOf = processOf;
+    this.group = group;
+    this.id = id(control);
+    this.handle = handle;
+    this.block = block;
+  }
+
+  /**
+   * The part of the communicator with this control block, made by the first local rank that comes.
+   * If that fails, the other ranks see that this one does not come.
+   *
+   * @param block the control block's memory if this process made it, otherwise null
+   * @return null if all local ranks that came before have left again; this one does not come either
+   */
+  static @Nullable LocalPart join(
+      ControlBlock control, int rank, HostHeap.@Nullable Block block, Supplier<LocalPart> first) {
+    synchronized (PARTS) {
+      LocalPart part = PARTS.get(id(control));
+      if (part == null) {
+        if (block != null && !HostProcess.self().isPublished(block)) {
+          // They free the control block, once this rank has left as well.
+          lost(control, rank);
+          return null;
+        }
+        part = first.get();
+        PARTS.put(part.id, part);
+      }
+      part.open++;
+      try {
+        part.group.hold();
+      } catch (RuntimeException | Error e) {
+        lost(control, rank);
+        part.leave();
+        throw e;
+      }
+      return part;
+    }
+  }
+
+  private static UUID id(ControlBlock control) {
+    return new UUID(control.uuidHigh(), control.uuidLow());
+  }
+
+  ControlBlock control() {
+    return control;
+  }
+
+  ProcessGroup group() {
+    return group;
+  }
+
+  int processOf(int rank) {
+    return processOf[rank];
+  }
+
+  int nranks() {
+    return ranks.length;
+  }
+
+  /** Whether some rank is in another process. */
+  boolean spansProcesses() {
+    for (int process : processOf) {
+      if (process != processOf[0]) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The communicator of a rank of this process; null for a rank of another one. */
+  @Nullable HostCommunicator rank(int rank) {
+    return ranks[rank];
+  }
+
+  /** Rank 0 made the control block, and has it from now on. */
+  void set(int rank, HostCommunicator communicator) {
+    ranks[rank] = communicator;
+    if (rank == 0 && block != null) {
+      block.booking().move(communicator.account(), MemoryPurpose.CONTROL);
+    }
+  }
+
+  /** Tells the others that a local rank which has joined, or was to, could not be made. */
+  static void lost(ControlBlock control, int rank) {
+    long lost = RankState.of(RankState.ERROR, rank, 0) | RankState.LEFT;
+    control.setRelease(control.state(rank), lost);
+    control.advanceEpoch();
+    control.setRelease(control.state(rank), lost | RankState.GONE);
+  }
+
+  /** Says when ranks that have not come by then never will. */
+  void nobodyComesOnce(BooleanSupplier condition) {
+    nobodyComes = condition;
+  }
+
+  /** Whether ranks that have not come never will. */
+  boolean isComplete() {
+    return nobodyComes.getAsBoolean();
+  }
+
+  /**
+   * One rank less; the last one frees the control block, if it was made here, once no rank touches
+   * it any more. The block may be gone when this returns.
+   */
+  void leave() {
+    synchronized (PARTS) {
+      if (--open == 0) {
+        if (PARTS.remove(id) != this) {
+          throw new InternalErrorException("a communicator was left twice", "please report this");
+        }
+        if (block != null) {
+          freeWhenOver(block);
+        }
+      }
+      group.release();
+    }
+  }
+
+  private void freeWhenOver(HostHeap.Block own) {
+    HostHeap heap = HostProcess.self().heap();
+    HostProcess.self().unpublish(handle);
+    if (group.isIn(control)) {
+      heap.free(own, () -> isOver() && group.isOver());
+    } else {
+      // Deaths are noted in the group's own block, which must be there as long as this one is.
+      group.unsettled();
+      heap.whenSafe(
+          this::isOver,
+          () -> {
+            heap.free(own);
+            group.settled();
+          });
+    }
+  }
+
+  /** Whether each rank has touched the control block for the last time, or died. */
+  private boolean isOver() {
+    // Before the states: a rank that has come by then shows there.
+    boolean complete = isComplete();
+    for (int r = 0; r < ranks.length; r++) {
+      long state = control.getAcquire(control.state(r));
+      boolean absent = complete && RankState.code(state) == 0;
+      if (!absent && !RankState.isGone(state) && !group.isDead(processOf[r])) {
+        return false;
+      }
+    }
+    return true;
+  }
+}

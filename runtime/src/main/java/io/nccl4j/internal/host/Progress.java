@@ -1,0 +1,366 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.internal.spi.HelperThread;
+import io.nccl4j.internal.spi.Interrupts;
+import io.nccl4j.internal.spi.Promise;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Who moves what. Any thread that waits drives the stream it waits for; when that is blocked it
+ * helps the other streams it submitted to itself, at once, and those of others when it has waited
+ * for a while. One daemon thread, the ticker, steps streams that nobody drives, so that submitted
+ * work moves even if nobody waits for it.
+ *
+ * <p>Waiting goes from polling over {@link Thread#yield} to short sleeps. The clock is read only
+ * when polling was in vain. Whether the thread was interrupted is looked at then, too, and after
+ * each step that moved something: whoever polls in vain is slow before long.
+ */
+final class Progress {
+  /** Polls before a wait turns slow: about 60 µs. */
+  private static final int SPINS = 2000;
+
+  /**
+   * The same when there are more ranks than processors: the peer can only run when this thread
+   * stops.
+   */
+  private static final int SPINS_CROWDED = 20;
+
+  private static final int FAULT_INTERVAL = 64;
+
+  /** Polls in a row, by whoever has nothing else to do. */
+  private static final int PATIENCE = 16;
+
+  private static final long YIELD_NANOS = 1_000_000;
+  private static final long MIN_SLEEP_NANOS = 50_000;
+  private static final long MAX_SLEEP_NANOS = 1_000_000;
+  private static final long TICK_NANOS = 1_000_000;
+  private static final long IDLE_TICK_NANOS = 10_000_000;
+  private static final int TICKS_TO_IDLE = 1000;
+
+  /** Ticks between two looks at peers, and at memory that waits for them. */
+  private static final int TICKS_TO_SWEEP = 8;
+
+  private static final Object LOCK = new Object();
+  private static volatile HostQueue[] streams = {};
+  private static volatile int spins = SPINS;
+  private static final HelperThread TICKER =
+      new HelperThread("nccl4j-ticker", Progress::tick, Progress::cannotTick);
+
+  // By the ticker only.
+  private static long ticks;
+  private static int idleTicks;
+
+  private Progress() {}
+
+  static void add(HostQueue stream) {
+    synchronized (LOCK) {
+      HostQueue[] longer = Arrays.copyOf(streams, streams.length + 1);
+      longer[streams.length] = stream;
+      streams = longer;
+      if (!TICKER.isStarted()) {
+        TICKER.start();
+      }
+    }
+  }
+
+  static void remove(HostQueue stream) {
+    synchronized (LOCK) {
+      List<HostQueue> others = new ArrayList<>(Arrays.asList(streams));
+      others.remove(stream);
+      streams = others.toArray(new HostQueue[0]);
+    }
+  }
+
+  static HostQueue[] streams() {
+    return streams;
+  }
+
+  /** Tells how many ranks of this machine poll at the same time. */
+  static void setRanks(int most) {
+    spins = most > Machine.PROCESSORS ? SPINS_CROWDED : SPINS;
+  }
+
+  /**
+   * Drives a stream until everything before {@code target} is done.
+   *
+   * @param timeoutNanos how long at most; {@link Long#MAX_VALUE} for no limit
+   * @return false if the time was over first
+   * @throws InterruptedWaitException if the calling thread is interrupted and it is not done yet
+   */
+  static boolean drive(HostQueue stream, long target, long timeoutNanos) {
+    if (stream.head() >= target) {
+      return true;
+    }
+    Thread me = Thread.currentThread();
+    Waiter waiter = null;
+    int limit = spins;
+    int patience = limit == SPINS ? PATIENCE : 1;
+    int polls = 0;
+    boolean alone = false;
+    long seen = stream.head();
+    while (true) {
+      int result = Step.BLOCKED;
+      if (stream.tryOwn()) {
+        try {
+          result = stream.run(target, 0);
+          if (result == Step.BLOCKED && !alone) {
+            alone = !hasMore(stream, me);
+          }
+          while (result == Step.MOVED && !stream.takeWanted() && !me.isInterrupted()
+              || alone && result == Step.BLOCKED && (polls += patience) < limit) {
+            if (result == Step.BLOCKED && (polls & FAULT_INTERVAL - 1) == 0) {
+              stream.checkFaults();
+            }
+            long before = stream.ownedHead();
+            result = stream.run(target, patience);
+            if (stream.ownedHead() != before) {
+              polls = 0;
+            }
+          }
+        } finally {
+          stream.disown();
+        }
+      } else {
+        stream.want();
+        Thread.onSpinWait();
+      }
+      long head = stream.head();
+      if (head >= target) {
+        return true;
+      }
+      if (result == Step.MOVED || head != seen) {
+        requireNotInterrupted(me, stream);
+        // Whatever comes next is waited for afresh: polling first, sleeping last.
+        seen = head;
+        polls = 0;
+        if (waiter != null) {
+          waiter.moved();
+        }
+        continue;
+      }
+      if (!alone && help(stream, result == Step.DEPENDS ? null : me)) {
+        requireNotInterrupted(me, stream);
+        polls = 0;
+        continue;
+      }
+      if (++polls >= limit) {
+        if (waiter == null) {
+          waiter = new Waiter(timeoutNanos);
+        }
+        requireNotInterrupted(me, stream);
+        if (help(stream, null)) {
+          polls = 0;
+          waiter.moved();
+        } else if (!waiter.await(stream)) {
+          return false;
+        }
+      }
+    }
+  }
+
+  /** As {@link #drive}, to its end: an interrupt stays pending until then. */
+  static boolean driveUninterruptibly(HostQueue stream, long target, long timeoutNanos) {
+    long start = System.nanoTime();
+    boolean interrupted = Thread.interrupted();
+    try {
+      while (true) {
+        try {
+          return drive(stream, target, timeoutNanos - (System.nanoTime() - start));
+        } catch (InterruptedWaitException e) {
+          interrupted = Thread.interrupted();
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Not part of {@link #drive}, which stays smaller so. */
+  private static void requireNotInterrupted(Thread me, HostQueue stream) {
+    if (me.isInterrupted()) {
+      throw Interrupts.ended(stream.describeHead());
+    }
+  }
+
+  /** Takes what steps it can without waiting. */
+  static void poke(HostQueue stream) {
+    if (stream.hasPending() && stream.tryOwn()) {
+      try {
+        stream.run(stream.tail());
+        stream.checkFaults();
+      } finally {
+        stream.disown();
+      }
+    }
+  }
+
+  /**
+   * Takes what steps it can of all streams, then lets other threads run.
+   *
+   * @param what is waited for, in words
+   * @throws InterruptedWaitException if the calling thread is interrupted
+   */
+  static void helpAll(String what) {
+    boolean moved = help(null, null);
+    if (Thread.currentThread().isInterrupted()) {
+      throw Interrupts.ended(what);
+    }
+    if (!moved) {
+      LockSupport.parkNanos(MIN_SLEEP_NANOS);
+    }
+  }
+
+  /**
+   * Takes steps of other streams.
+   *
+   * @param submitter only streams this thread submitted to; null for all
+   * @return whether something moved
+   */
+  private static boolean help(@Nullable HostQueue waiting, @Nullable Thread submitter) {
+    boolean moved = false;
+    for (HostQueue stream : streams) {
+      if (stream == waiting
+          || submitter != null && !stream.isSubmittedBy(submitter)
+          || !stream.hasPending()) {
+        continue;
+      }
+      if (stream.tryOwn()) {
+        long before = stream.head();
+        int step;
+        try {
+          step = stream.run(stream.tail());
+          if (step == Step.BLOCKED) {
+            stream.checkFaults();
+          }
+        } finally {
+          stream.disown();
+        }
+        if (step == Step.MOVED || stream.head() != before) {
+          moved = true;
+        }
+      }
+    }
+    return moved;
+  }
+
+  /**
+   * Whether a thread has submitted work to other streams, too, that it must move while it waits.
+   */
+  private static boolean hasMore(HostQueue waiting, Thread submitter) {
+    for (HostQueue stream : streams) {
+      if (stream != waiting && stream.isSubmittedBy(submitter) && stream.hasPending()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /**
+   * The slow part of a wait: knows the time, keeps the deadlines, sleeps. Made only when polling
+   * was in vain.
+   */
+  private static final class Waiter {
+    private final long timeoutNanos;
+    private final long start = System.nanoTime();
+    private long slowSince;
+    private long sleep = MIN_SLEEP_NANOS;
+
+    Waiter(long timeoutNanos) {
+      this.timeoutNanos = timeoutNanos;
+    }
+
+    void moved() {
+      slowSince = 0;
+      sleep = MIN_SLEEP_NANOS;
+    }
+
+    boolean await(HostQueue stream) {
+      long now = System.nanoTime();
+      if (slowSince == 0) {
+        slowSince = now;
+      }
+      if (stream.tryOwn()) {
+        try {
+          stream.checkFaults();
+          stream.checkDeadline(now);
+          stream.checkPlacement(now);
+        } finally {
+          stream.disown();
+        }
+      }
+      if (now - start >= timeoutNanos) {
+        return false;
+      }
+      if (now - slowSince < YIELD_NANOS) {
+        Thread.yield();
+      } else {
+        LockSupport.parkNanos(Math.min(sleep, timeoutNanos - (now - start)));
+        sleep = Math.min(MAX_SLEEP_NANOS, sleep * 2);
+      }
+      return true;
+    }
+  }
+
+  /**
+   * A round of the ticker: a stream that has work and was not owned at two ticks running gets a
+   * step. Allocates nothing, so that the peers' work goes on when there is no memory here.
+   */
+  private static boolean tick() {
+    if (ticks++ == 0) {
+      Machine.unbindThread();
+    }
+    LockSupport.parkNanos(idleTicks < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
+    idleTicks = Math.min(idleTicks + 1, TICKS_TO_IDLE);
+    Throwable failure = null;
+    for (HostQueue stream : streams) {
+      boolean pending = stream.hasPending();
+      boolean lazy = pending && !stream.isOwned();
+      if (pending) {
+        idleTicks = 0;
+      }
+      if (lazy && stream.wasLazy) {
+        try {
+          tick(stream);
+        } catch (RuntimeException | Error e) {
+          // The others get their steps all the same.
+          failure = e;
+        }
+      }
+      stream.wasLazy = lazy;
+    }
+    HelperThread.rethrow(failure);
+    Promise.deliverAll();
+    if (ticks % TICKS_TO_SWEEP == 0) {
+      HostProcess.self().lookAtPeers();
+      HostProcess.self().heap().sweepIfWaiting();
+    }
+    return true;
+  }
+
+  /** Work that nobody drives would be an endless wait for the peers. */
+  private static void cannotTick(Throwable cause) {
+    HostProcess.self().failAll(communicator -> true, "nobody drives unattended streams", cause);
+  }
+
+  private static void tick(HostQueue stream) {
+    if (stream.tryOwn()) {
+      try {
+        int result = stream.run(stream.tail());
+        while (result == Step.MOVED && !stream.takeWanted()) {
+          result = stream.run(stream.tail());
+        }
+        stream.checkFaults();
+        stream.checkDeadline(System.nanoTime());
+      } finally {
+        stream.disown();
+      }
+    }
+  }
+}

@@ -1,0 +1,70 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.MemoryPlace;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.schedule.WorkFifo;
+import io.nccl4j.internal.spi.MemoryBook;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What one rank of a communicator takes for itself, before the ranks agree to go on: none of it can
+ * be refused any more when others count on this rank.
+ *
+ * @param account has all of it
+ * @param fifo the works
+ * @param fifoBooking of the FIFO
+ * @param staging the staging area; null if no rank is in another process
+ */
+record Provisions(
+    MemoryBook.Account account,
+    WorkFifo<HostWork> fifo,
+    MemoryBook.Booking fifoBooking,
+    HostHeap.@Nullable Block staging) {
+  /**
+   * Takes them.
+   *
+   * @throws SystemErrorException if the memory is not there
+   */
+  static Provisions take(
+      int rank, HostDevice device, CommunicatorConfig config, String name, boolean spansProcesses) {
+    WorkFifo<HostWork> fifo = newFifo(config.fifoBytes());
+    HostProcess self = HostProcess.self();
+    MemoryBook.Account account = self.book().open("communicator " + name + " rank " + rank, device);
+    MemoryBook.Booking booking =
+        account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
+    try {
+      HostHeap.Block staging =
+          spansProcesses
+              ? self.heap().allocate(account, MemoryPurpose.STAGING, CollectiveEngine.STAGING_BYTES)
+              : null;
+      return new Provisions(account, fifo, booking, staging);
+    } catch (RuntimeException | Error e) {
+      booking.release();
+      account.close();
+      throw e;
+    }
+  }
+
+  private static WorkFifo<HostWork> newFifo(long bytes) {
+    try {
+      return new WorkFifo<>(bytes, HostWork::new);
+    } catch (OutOfMemoryError e) {
+      throw new SystemErrorException(
+              "the Java heap has no room for a work FIFO of " + bytes + " B: " + e.getMessage(),
+              "lower fifo-bytes, or raise -Xmx")
+          .causedBy(e);
+    }
+  }
+
+  /** Gives them back: no communicator has them. */
+  void giveBack() {
+    if (staging != null) {
+      HostProcess.self().heap().free(staging, () -> true);
+    }
+    fifoBooking.release();
+    account.close();
+  }
+}

@@ -1,0 +1,236 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.internal.spi.Failures;
+import java.lang.foreign.MemorySegment;
+import java.util.Objects;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Makes communicators out of a part of another's ranks. No new connection is needed: the first rank
+ * of each new communicator puts its control block into its heap, which the others have mapped
+ * already.
+ *
+ * <p>All ranks divide or none does. They exchange twice, and a rank that cannot go on says so
+ * instead: first by what it was asked for, then by the memory it needs. What follows the second
+ * exchange cannot be refused.
+ */
+final class Split {
+  private final HostCommunicator parent;
+  private final Agreement agreement;
+  private final int color;
+  private final CommunicatorConfig config;
+
+  private Split(
+      HostCommunicator parent, Agreement agreement, int color, CommunicatorConfig config) {
+    this.parent = parent;
+    this.agreement = agreement;
+    this.color = color;
+    this.config = config;
+  }
+
+  static @Nullable HostCommunicator run(
+      HostCommunicator parent, int color, int key, @Nullable CommunicatorConfig config) {
+    long start = System.nanoTime();
+    NcclException refusal = refusal(parent, color, config);
+    boolean grouped = GroupScope.isOpen();
+    return grouped
+        ? GroupScope.suspended(() -> run(parent, color, key, config, refusal, start))
+        : run(parent, color, key, config, refusal, start);
+  }
+
+  private static @Nullable HostCommunicator run(
+      HostCommunicator parent,
+      int color,
+      int key,
+      @Nullable CommunicatorConfig config,
+      @Nullable NcclException refusal,
+      long start) {
+    Agreement agreement = new Agreement(parent, "split");
+    parent.enterSplit();
+    try {
+      long[] answers = agreement.reach(refusal, color, key);
+      CommunicatorConfig given = config == null ? parent.config() : config;
+      Split split = new Split(parent, agreement, color, given);
+      return color == Communicator.NO_COLOR ? split.stayOut() : split.divide(answers, start);
+    } finally {
+      parent.leaveSplit();
+    }
+  }
+
+  /** What only this rank can know is wrong. */
+  private static @Nullable NcclException refusal(
+      HostCommunicator parent, int color, @Nullable CommunicatorConfig config) {
+    if (config == null) {
+      return new InvalidArgumentException(
+          "split: the config is null", "pass a configuration, or leave it out");
+    }
+    if (GroupScope.isOpen()) {
+      return new InvalidUsageException(
+          "split: a group is open on this thread", "launch or close the group first");
+    }
+    if (parent.isBusy()) {
+      return new InvalidUsageException(
+          "split: operations of communicator " + parent.name() + " are unfinished",
+          "synchronize their streams first");
+    }
+    if (color < 0 && color != Communicator.NO_COLOR) {
+      return new InvalidArgumentException(
+          "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
+    }
+    try {
+      // What the largest child would take decides.
+      int nranks = parent.nranks();
+      HostMemory.require(
+          (HostDevice) parent.device(), nranks, parent.spansProcesses() ? 1 : nranks, config);
+      return null;
+    } catch (NcclException e) {
+      return e;
+    }
+  }
+
+  private @Nullable HostCommunicator stayOut() {
+    long[] ignored = agreement.reach(null, -1);
+    return null;
+  }
+
+  private HostCommunicator divide(long[] answers, long start) {
+    int[] members =
+        IntStream.range(0, parent.nranks())
+            .filter(k -> answers[2 * k] == color)
+            .boxed()
+            .sorted((a, b) -> Long.compare(answers[2 * a + 1], answers[2 * b + 1]))
+            .mapToInt(Integer::intValue)
+            .toArray();
+    int rank =
+        IntStream.range(0, members.length)
+            .filter(i -> members[i] == parent.rank())
+            .findFirst()
+            .orElseThrow();
+    int[] processOf = IntStream.of(members).map(parent.part()::processOf).toArray();
+    HostDevice device = (HostDevice) parent.device();
+    String name = config.name() == null ? parent.name() + "/" + color : config.name();
+    boolean spans = IntStream.of(processOf).distinct().count() > 1;
+    NcclException refusal = null;
+    Provisions provisions = null;
+    long handle = -1;
+    LocalPart own = null;
+    try {
+      provisions = Provisions.take(rank, device, config, name, spans);
+      if (rank == 0) {
+        handle = HostBackend.newControlBlock(device, members.length);
+        own = part(handle, members[0], processOf, 0);
+      }
+    } catch (NcclException e) {
+      refusal = e;
+    } catch (RuntimeException | Error e) {
+      refusal =
+          new SystemErrorException("split: rank " + parent.rank() + " failed: " + e, "")
+              .causedBy(e);
+    }
+    LocalPart part;
+    try {
+      long found = agreement.reach(refusal, handle)[members[0]];
+      part = own != null ? own : part(found, members[0], processOf, rank);
+    } catch (RuntimeException | Error e) {
+      if (own != null) {
+        giveUp(own);
+      }
+      if (provisions != null) {
+        provisions.giveBack();
+      }
+      throw e;
+    }
+    part.nobodyComesOnce(parent.health()::peersAreQuiet);
+    return HostBackend.attach(
+        rank,
+        device,
+        part,
+        config,
+        name,
+        Objects.requireNonNull(provisions),
+        start,
+        k -> whyNever(members[k]));
+  }
+
+  /**
+   * Why a rank of the parent does not come: the parent failed in the middle of the last exchange,
+   * and that rank, which is quiet, has left this call.
+   */
+  private @Nullable NcclException whyNever(int parentRank) {
+    return parent.health().isQuiet(parentRank) ? parentFailure(parentRank) : null;
+  }
+
+  private @Nullable NcclException parentFailure(int parentRank) {
+    parent.health().look();
+    NcclException failure = parent.health().failure();
+    return failure == null
+        ? null
+        : Failures.again(
+            failure,
+            "split: rank "
+                + parentRank
+                + " of communicator "
+                + parent.name()
+                + " takes no part: "
+                + failure.problem(),
+            failure.remedy(),
+            failure.failedRanks());
+  }
+
+  /**
+   * The part of a child here, made by its first local rank.
+   *
+   * @throws NcclException if those who came before have given the child up
+   */
+  private LocalPart part(long handle, int leader, int[] processOf, int rank) {
+    boolean here = parent.local(leader) != null;
+    HostHeap.Block block = here ? HostProcess.self().published(handle) : null;
+    if (here && block == null) {
+      throw givenUp(leader);
+    }
+    int process = parent.part().processOf(leader);
+    MemorySegment memory = block == null ? parent.part().group().heap(process) : block.segment();
+    long offset = block == null ? handle : block.offset();
+    ControlBlock control = ControlBlock.find(memory, offset, processOf.length, leader);
+    LocalPart part =
+        LocalPart.join(
+            control,
+            rank,
+            block,
+            () -> new LocalPart(control, processOf, parent.part().group(), handle, block));
+    if (part == null) {
+      throw givenUp(leader);
+    }
+    return part;
+  }
+
+  private NcclException givenUp(int leader) {
+    NcclException failure = parentFailure(leader);
+    return failure != null
+        ? failure
+        : new PeerFailedException(
+            leader,
+            "split: rank " + leader + " of communicator " + parent.name() + " gave up waiting",
+            "see that rank's message");
+  }
+
+  /**
+   * A refusal all ranks have read, and none comes. Otherwise the exchange has ended in the middle,
+   * by a death for example: some may be in the new communicator, and others never come to it. Its
+   * memory is kept until all have left this call.
+   */
+  private void giveUp(LocalPart own) {
+    LocalPart.lost(own.control(), 0);
+    own.nobodyComesOnce(agreement.isRefused() ? () -> true : parent.health()::peersAreQuiet);
+    own.leave();
+  }
+}

@@ -1,0 +1,164 @@
+package io.nccl4j.internal.schedule;
+
+import io.nccl4j.DataType;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.spi.EngineStream;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One operation in a communicator's FIFO: what was asked for, and the place it takes until it is
+ * complete. A backend adds its own state. Works are allocated with the FIFO and used again and
+ * again.
+ *
+ * <p>The fields are written by the submitting thread before the work is published, and read by
+ * whoever drives it.
+ */
+@SuppressWarnings(
+    "checkstyle:VisibilityModifier") // a record of the hot path: plain fields, no copies
+public abstract class Work {
+  /** Bytes of FIFO that one work takes. */
+  public static final int BYTES = 128;
+
+  private static final int FREE = 0;
+  private static final int TAKEN = 1;
+  private static final VarHandle SLOT;
+
+  static {
+    try {
+      SLOT = MethodHandles.lookup().findVarHandle(Work.class, "slot", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  /** The operation. */
+  public OpKind kind = OpKind.BARRIER;
+
+  /** Element type. */
+  public DataType type = DataType.INT8;
+
+  /** Reduction; {@link ReduceOp#SUM} where there is none. */
+  public ReduceOp op = ReduceOp.SUM;
+
+  /** Elements, by the operation's own meaning of count; for v-forms what this rank contributes. */
+  public long count;
+
+  /** Root or peer; 0 where there is none. */
+  public int root;
+
+  /** Send buffer, null where unused. */
+  public @Nullable DeviceBuffer send;
+
+  /** Receive buffer, null where unused. */
+  public @Nullable DeviceBuffer recv;
+
+  /** Per-rank counts and displacements of the v-forms, in elements; null where unused. */
+  public long @Nullable [] sendCounts;
+
+  /** See {@link #sendCounts}. */
+  public long @Nullable [] sendDisplacements;
+
+  /** See {@link #sendCounts}. */
+  public long @Nullable [] recvCounts;
+
+  /** See {@link #sendCounts}. */
+  public long @Nullable [] recvDisplacements;
+
+  /**
+   * Sequence number: of the communicator for collectives, of the lane for send and recv. From 1.
+   */
+  public long seq;
+
+  private long code;
+
+  /** What the ranks compare. */
+  public int signature;
+
+  /** The stream it runs on. */
+  public @Nullable EngineStream<?> stream;
+
+  /** The next work of the same plan. */
+  public @Nullable Work next;
+
+  @SuppressWarnings("unused") // by VarHandle
+  private int slot = FREE;
+
+  private final boolean captured;
+
+  /**
+   * A work of a FIFO or of a graph.
+   *
+   * @param captured whether a graph owns it: it takes no room in a FIFO and keeps its arguments
+   *     when it is complete
+   */
+  protected Work(boolean captured) {
+    this.captured = captured;
+    encode();
+  }
+
+  /** Whether a graph owns it. */
+  public final boolean isCaptured() {
+    return captured;
+  }
+
+  /** Whether the work was submitted and is not complete; any thread may ask. */
+  public final boolean isInUse() {
+    return (int) SLOT.getAcquire(this) == TAKEN;
+  }
+
+  /**
+   * What is mostly the same as in the use before: a reference is written only if it differs,
+   * because each write costs the garbage collector's barrier, too.
+   */
+  final void set(
+      OpKind newKind, DataType newType, ReduceOp newOp, int newRoot, EngineStream<?> newStream) {
+    if (stream != newStream) {
+      stream = newStream;
+    }
+    if (kind == newKind && type == newType && op == newOp && root == newRoot) {
+      return;
+    }
+    kind = newKind;
+    type = newType;
+    op = newOp;
+    root = newRoot;
+    encode();
+  }
+
+  final void take() {
+    SLOT.setOpaque(this, TAKEN);
+  }
+
+  /**
+   * Gives the slot back, once: the work is complete, failed or discarded. A graph's work stays as
+   * it is.
+   */
+  public final void free() {
+    if (captured) {
+      return;
+    }
+    if (send != null) {
+      send = null;
+    }
+    if (recv != null) {
+      recv = null;
+    }
+    if (next != null) {
+      next = null;
+    }
+    SLOT.setRelease(this, FREE);
+  }
+
+  /** Takes down {@link #code()}, when all it is made of is set. */
+  public final void encode() {
+    code = Signature.code(kind, type.ordinal(), op.kind().ordinal(), root);
+  }
+
+  /** Its place in the ledger and in messages: everything but the count. */
+  public final long code() {
+    return code;
+  }
+}

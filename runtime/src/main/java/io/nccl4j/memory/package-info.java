@@ -1,9 +1,0 @@
-/**
- * Algorithms of memory management that know nothing of where the memory comes from.
- *
- * <p>Threads: each class says. Memory: nothing here owns native memory.
- */
-@NullMarked
-package io.nccl4j.memory;
-
-import org.jspecify.annotations.NullMarked;

@@ -1,5 +1,0 @@
-/** What a backend implements, so that the rest of the runtime need not know which one it is. */
-@NullMarked
-package io.nccl4j.spi;
-
-import org.jspecify.annotations.NullMarked;

@@ -1,0 +1,154 @@
+package io.nccl4j.internal.bootstrap;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/** A child process that runs a main class of the tests; its output is read line by line. */
+public final class ChildJvm implements AutoCloseable {
+  private static final String END = "<end>";
+
+  private final Process process;
+  private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+  private final List<String> seen = new ArrayList<>();
+
+  private ChildJvm(Process process) {
+    this.process = process;
+    Thread.ofPlatform().daemon().name("child-" + process.pid()).start(this::read);
+  }
+
+  /** Starts a main class with native access. */
+  public static ChildJvm start(Class<?> main, Object... arguments) {
+    return start(List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+  }
+
+  /** Starts a main class with native access and these variables. */
+  public static ChildJvm start(
+      Map<String, String> environment, Class<?> main, Object... arguments) {
+    return start(
+        List.of(), environment, List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+  }
+
+  /** Starts a main class with native access in a shell that has run a command before. */
+  public static ChildJvm startAfter(String shell, Class<?> main, Object... arguments) {
+    return start(
+        List.of("bash", "-c", shell + "; exec \"$@\"", "bash"),
+        Map.of(),
+        List.of("--enable-native-access=ALL-UNNAMED"),
+        main,
+        arguments);
+  }
+
+  /** Starts a main class with these options of the virtual machine. */
+  public static ChildJvm start(List<String> options, Class<?> main, Object... arguments) {
+    return start(List.of(), Map.of(), options, main, arguments);
+  }
+
+  private static ChildJvm start(
+      List<String> wrapper,
+      Map<String, String> environment,
+      List<String> options,
+      Class<?> main,
+      Object... arguments) {
+    List<String> command = new ArrayList<>(wrapper);
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
+    command.addAll(options);
+    command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+    for (Object argument : arguments) {
+      command.add(argument.toString());
+    }
+    try {
+      ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+      builder.environment().putAll(environment);
+      return new ChildJvm(builder.start());
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private void read() {
+    try (BufferedReader reader =
+        new BufferedReader(
+            new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8))) {
+      for (String line = reader.readLine(); line != null; line = reader.readLine()) {
+        lines.add(line);
+      }
+      lines.add(END);
+    } catch (IOException e) {
+      lines.add(END + " " + e);
+    }
+  }
+
+  /** Waits up to 30 s for a line that starts like this, and returns the rest of it. */
+  public String expect(String prefix) throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (true) {
+      String line = lines.poll(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+      if (line != null && line.startsWith(prefix)) {
+        return line.substring(prefix.length()).strip();
+      }
+      if (line == null || line.startsWith(END)) {
+        throw new AssertionError(
+            "no line '" + prefix + "' but " + seen + (line == null ? "" : END));
+      }
+      seen.add(line);
+    }
+  }
+
+  /** Waits up to 30 s for a line that starts with one of these, and returns all of it. */
+  public String expectAny(String... prefixes) throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (true) {
+      String line = lines.poll(end - System.nanoTime(), TimeUnit.NANOSECONDS);
+      if (line == null || line.startsWith(END)) {
+        throw new AssertionError(
+            "no line " + List.of(prefixes) + " but " + seen + (line == null ? "" : END));
+      }
+      for (String prefix : prefixes) {
+        if (line.startsWith(prefix)) {
+          return line;
+        }
+      }
+      seen.add(line);
+    }
+  }
+
+  /** Sends a line to its standard input. */
+  public void tell(String line) throws IOException {
+    process.getOutputStream().write((line + "\n").getBytes(StandardCharsets.UTF_8));
+    process.getOutputStream().flush();
+  }
+
+  /** Its process id. */
+  public long pid() {
+    return process.pid();
+  }
+
+  /** Ends it with SIGKILL, without waiting. */
+  public void kill() {
+    process.destroyForcibly();
+  }
+
+  /** Waits for its end. */
+  public int await() throws InterruptedException {
+    if (!process.waitFor(30, TimeUnit.SECONDS)) {
+      throw new AssertionError("still running after " + seen);
+    }
+    return process.exitValue();
+  }
+
+  @Override
+  public void close() {
+    process.destroyForcibly();
+  }
+}

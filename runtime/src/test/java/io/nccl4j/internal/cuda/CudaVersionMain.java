@@ -1,0 +1,91 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendUnavailableException;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Event;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.util.Arrays;
+import java.util.List;
+
+/** A process with libraries of its own: says why there is no backend, or uses it. */
+public final class CudaVersionMain {
+  private CudaVersionMain() {}
+
+  public static void main(String[] args) {
+    try {
+      System.out.println("devices " + Device.all(Backend.CUDA).size());
+    } catch (BackendUnavailableException e) {
+      System.out.println("unavailable " + e.problem() + " | " + e.remedy());
+      again();
+      return;
+    }
+    try (CudaRig rig = new CudaRig(0, 2, CudaRig.CONFIG)) {
+      rig.checkSums();
+      List<Throwable> thrown = CudaRig.outcomes(2, rank -> blocks(rig, rank));
+      thrown.forEach(e -> System.out.println("rank " + e));
+      smallFloats(rig);
+    }
+    StandIn standIn = StandIn.require(Integer.parseInt(args[0]));
+    for (String function : List.of("ncclAlltoAll", "ncclGather", "ncclScatter", "ncclSend")) {
+      System.out.println("calls " + function + " " + standIn.calls(function));
+    }
+  }
+
+  /** A second question has the same answer. */
+  private static void again() {
+    try {
+      System.out.println("devices " + Device.all(Backend.CUDA).size());
+    } catch (BackendUnavailableException e) {
+      System.out.println("again " + e.problem());
+    }
+  }
+
+  private static void blocks(CudaRig rig, int rank) {
+    Stream stream = rig.streams.get(rank);
+    DeviceBuffer in = rig.in.get(rank);
+    DeviceBuffer out = rig.out.get(rank);
+    int[] values = {10 * rank, 10 * rank + 1};
+    in.copyFrom(values);
+    try (Event event = in.device().newEvent()) {
+      rig.communicators.get(rank).allToAll(in, out, 1, DataType.INT32, stream);
+      stream.record(event);
+      event.synchronize();
+      print(rank, "allToAll", out, 2);
+      rig.communicators.get(rank).gather(in, out, 1, DataType.INT32, 1, stream);
+      stream.synchronize();
+      print(rank, "gather", out, 2);
+      rig.communicators.get(rank).scatter(in, out, 1, DataType.INT32, 0, stream);
+      stream.synchronize();
+      print(rank, "scatter", out, 1);
+    }
+  }
+
+  private static void print(int rank, String operation, DeviceBuffer out, int count) {
+    int[] values = new int[count];
+    out.copyTo(values);
+    System.out.println(operation + " " + rank + " " + Arrays.toString(values));
+  }
+
+  private static void smallFloats(CudaRig rig) {
+    try {
+      rig.communicators
+          .get(0)
+          .allReduce(
+              rig.in.getFirst(),
+              rig.out.getFirst(),
+              1,
+              DataType.FLOAT8_E4M3,
+              ReduceOp.SUM,
+              rig.streams.getFirst());
+      rig.communicators.forEach(io.nccl4j.Communicator::abort);
+      System.out.println("float8 accepted");
+    } catch (InvalidArgumentException e) {
+      System.out.println("float8 " + e.getMessage());
+    }
+  }
+}
