@@ -11,6 +11,7 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.cuda.StandIn;
+import io.nccl4j.property.Seed;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -28,6 +29,8 @@ final class TestBackend {
   private static final boolean STAND_IN = Boolean.getBoolean("nccl4j.test.standin");
 
   static {
+    System.out.println(
+        "conformance: backend " + BACKEND.label() + ", nccl4j.test.seed=" + Seed.VALUE);
     if (BACKEND == Backend.CUDA && STAND_IN) {
       StandIn standIn = StandIn.require();
       System.setProperty("nccl4j.cuda.library", standIn.cuda().toString());
@@ -35,7 +38,7 @@ final class TestBackend {
     }
   }
 
-  static final long SEED = seed(System.getProperty("nccl4j.test.seed", "20260301"));
+  static final long SEED = Seed.VALUE;
 
   /** Fails what hangs long before a test's own time is over. */
   static final CommunicatorConfig CONFIG =
@@ -46,12 +49,6 @@ final class TestBackend {
           .build();
 
   private TestBackend() {}
-
-  private static long seed(String text) {
-    long seed = text.equals("random") ? System.nanoTime() : Long.parseLong(text);
-    System.out.println("conformance: backend " + BACKEND.label() + ", nccl4j.test.seed=" + seed);
-    return seed;
-  }
 
   /** The device of a rank; ranks share devices where there are fewer. */
   static Device device(int rank) {

@@ -17,11 +17,9 @@ import io.nccl4j.MemoryQuery;
 import io.nccl4j.MemoryQuery.Lever;
 import io.nccl4j.internal.memory.Budget.Decision;
 import io.nccl4j.internal.memory.Budget.Limit;
+import io.nccl4j.property.Property;
 import java.util.List;
-import net.jqwik.api.Example;
-import net.jqwik.api.ForAll;
-import net.jqwik.api.Property;
-import net.jqwik.api.constraints.IntRange;
+import org.junit.jupiter.api.Test;
 
 /** Which levers are taken, and when a communicator is refused. */
 class BudgetTest {
@@ -51,7 +49,7 @@ class BudgetTest {
   }
 
   /** A step is taken only if it is needed, and no step is taken when all fits. */
-  @Example
+  @Test
   void stepsAreTakenInOrder() {
     long all = bytes(QUERY);
     long withoutNvls = bytes(QUERY.with(Lever.NVLS, 0));
@@ -72,27 +70,31 @@ class BudgetTest {
   }
 
   /** Whatever the limit: what is decided keeps it, or it is refused, or it was no firm one. */
-  @Property(tries = 200)
-  void limitIsKept(
-      @ForAll @IntRange(min = 1, max = 3000) int mib,
-      @ForAll boolean firm,
-      @ForAll boolean strict) {
-    long limit = mib * MIB;
-    MemoryPolicy policy = strict ? MemoryPolicy.STRICT : MemoryPolicy.AUTO;
-    try {
-      Decision decision = decide(limit, firm, policy);
-      assertEquals(decision.prediction().bytes(MemoryPlace.DEVICE) <= limit, decision.fits());
-      assertTrue(decision.fits() || !firm);
-      assertEquals(bytes(QUERY) > limit, decision.exceeded() != null);
-    } catch (MemoryBudgetException e) {
-      assertTrue(strict || firm);
-      MemoryPrediction refused = e.prediction().orElseThrow();
-      assertTrue(refused.bytes(MemoryPlace.DEVICE) > limit);
-      assertTrue(e.getMessage().contains(refused.toString()));
-    }
+  @Test
+  void limitIsKept() {
+    Property.holds(
+        200,
+        draw -> {
+          int mib = draw.integer("mib", 1, 3000);
+          boolean firm = draw.flag("firm");
+          boolean strict = draw.flag("strict");
+          long limit = mib * MIB;
+          MemoryPolicy policy = strict ? MemoryPolicy.STRICT : MemoryPolicy.AUTO;
+          try {
+            Decision decision = decide(limit, firm, policy);
+            assertEquals(decision.prediction().bytes(MemoryPlace.DEVICE) <= limit, decision.fits());
+            assertTrue(decision.fits() || !firm);
+            assertEquals(bytes(QUERY) > limit, decision.exceeded() != null);
+          } catch (MemoryBudgetException e) {
+            assertTrue(strict || firm);
+            MemoryPrediction refused = e.prediction().orElseThrow();
+            assertTrue(refused.bytes(MemoryPlace.DEVICE) > limit);
+            assertTrue(e.getMessage().contains(refused.toString()));
+          }
+        });
   }
 
-  @Example
+  @Test
   void settings() {
     assertEquals(CommunicatorConfig.NO_BUDGET, CommunicatorConfig.builder().build().memoryBudget());
     assertThrows(

@@ -16,11 +16,9 @@ import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.MemoryQuery.Lever;
 import io.nccl4j.NcclOptions;
+import io.nccl4j.property.Property;
 import java.util.List;
 import java.util.Map;
-import net.jqwik.api.ForAll;
-import net.jqwik.api.Property;
-import net.jqwik.api.constraints.IntRange;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -204,24 +202,31 @@ class NcclMemoryTest {
   }
 
   /** Fewer CTAs, smaller buffers, no NVLS: never more memory. */
-  @Property(tries = 300)
-  void leversOnlyLower(
-      @ForAll @IntRange(min = 1, max = 64) int nranks,
-      @ForAll @IntRange(min = 19, max = 30) int minor,
-      @ForAll @IntRange(min = 1, max = 63) int ctas,
-      @ForAll @IntRange(min = 0, max = 4) int which) {
-    int arch = new int[] {70, 80, 90, 100, 120}[which];
-    MemoryQuery query = query(nranks, 20000 + 100 * minor).with(Lever.ARCH, arch);
-    query = query.with(Lever.RANKS_PER_NODE, Math.min(nranks, 8)).with(Lever.PEERS, nranks - 1);
-    MemoryQuery more = query.with(Lever.MAX_CTAS, ctas + 1);
-    MemoryQuery less = query.with(Lever.MAX_CTAS, ctas);
-    for (MemoryPlace place : MemoryPlace.values()) {
-      assertTrue(bytes(less, place) <= bytes(more, place));
-      assertTrue(bytes(query.with(Lever.NVLS, 0), place) <= bytes(query, place));
-      assertTrue(bytes(query.with(Lever.BUFFSIZE, 1 << 20), place) <= bytes(query, place));
-      assertTrue(bytes(query.with(Lever.PEERS, 0), place) <= bytes(query, place));
-    }
-    NcclMemory.lines(query).forEach(line -> assertTrue(line.bytes() > 0, line::toString));
+  @Test
+  void leversOnlyLower() {
+    Property.holds(
+        300,
+        draw -> {
+          int nranks = draw.integer("nranks", 1, 64);
+          int minor = draw.integer("minor", 19, 30);
+          int ctas = draw.integer("ctas", 1, 63);
+          int which = draw.integer("which", 0, 4);
+          int arch = new int[] {70, 80, 90, 100, 120}[which];
+          MemoryQuery query =
+              query(nranks, 20000 + 100 * minor)
+                  .with(Lever.ARCH, arch)
+                  .with(Lever.RANKS_PER_NODE, Math.min(nranks, 8))
+                  .with(Lever.PEERS, nranks - 1);
+          MemoryQuery more = query.with(Lever.MAX_CTAS, ctas + 1);
+          MemoryQuery less = query.with(Lever.MAX_CTAS, ctas);
+          for (MemoryPlace place : MemoryPlace.values()) {
+            assertTrue(bytes(less, place) <= bytes(more, place));
+            assertTrue(bytes(query.with(Lever.NVLS, 0), place) <= bytes(query, place));
+            assertTrue(bytes(query.with(Lever.BUFFSIZE, 1 << 20), place) <= bytes(query, place));
+            assertTrue(bytes(query.with(Lever.PEERS, 0), place) <= bytes(query, place));
+          }
+          NcclMemory.lines(query).forEach(line -> assertTrue(line.bytes() > 0, line::toString));
+        });
   }
 
   private static long bytes(MemoryQuery query, MemoryPlace place) {

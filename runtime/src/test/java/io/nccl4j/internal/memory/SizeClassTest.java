@@ -3,21 +3,19 @@ package io.nccl4j.internal.memory;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import net.jqwik.api.Example;
-import net.jqwik.api.ForAll;
-import net.jqwik.api.Property;
-import net.jqwik.api.constraints.LongRange;
+import io.nccl4j.property.Property;
+import org.junit.jupiter.api.Test;
 
 /** Classes of sizes are in order, hold what they are for, and waste little. */
 class SizeClassTest {
-  @Property(tries = 2000)
-  void anySize(@ForAll @LongRange(min = 0, max = SizeClass.LARGEST) long bytes) {
-    check(bytes);
+  @Test
+  void anySize() {
+    Property.holds(2000, draw -> check(draw.number("bytes", 0, SizeClass.LARGEST)));
   }
 
-  @Property(tries = 2000)
-  void anySmallSize(@ForAll @LongRange(min = 0, max = 1 << 20) long bytes) {
-    check(bytes);
+  @Test
+  void anySmallSize() {
+    Property.holds(2000, draw -> check(draw.number("bytes", 0, 1 << 20)));
   }
 
   private static void check(long bytes) {
@@ -34,7 +32,7 @@ class SizeClassTest {
     }
   }
 
-  @Example
+  @Test
   void allClasses() {
     for (int i = 0; i < SizeClass.COUNT; i++) {
       long size = SizeClass.bytes(i);

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.property.Property;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -16,10 +17,6 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.IntStream;
-import net.jqwik.api.ForAll;
-import net.jqwik.api.Property;
-import net.jqwik.api.constraints.IntRange;
-import net.jqwik.api.constraints.Size;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -38,62 +35,64 @@ class WorkFifoTest {
   }
 
   /**
-   * Takes, and completes or discards in any order.
-   *
-   * @param actions 0…3 take, 4…5 complete one of those in use, 6…7 discard the newest
+   * Takes, and completes or discards in any order: 0…3 take, 4…5 complete one of those in use, 6…7
+   * discard the newest.
    */
-  @Property(tries = 500)
-  void anyHistory(
-      @ForAll @Size(max = 200) List<@IntRange(max = 7) Integer> actions,
-      @ForAll @IntRange(max = 1000) int choices) {
-    WorkFifo<Item> fifo = fifo();
-    // Only where groups are discarded may places at the new end be free.
-    fifo.discard(fifo.take());
-    // Slots in ring order, oldest first; null where the work is complete.
-    Deque<Item> ring = new ArrayDeque<>();
-    List<Item> inUse = new ArrayList<>();
-    int choice = choices;
-    int most = 1;
-    for (int action : actions) {
-      while (!ring.isEmpty() && !inUse.contains(ring.peekFirst())) {
-        ring.removeFirst();
-      }
-      if (ring.size() == SLOTS) {
-        while (!inUse.contains(ring.peekLast())) {
-          ring.removeLast();
-        }
-      }
-      assertEquals(ring.size() < SLOTS, fifo.hasRoom());
-      if (action < 4 && fifo.hasRoom()) {
-        Item last = fifo.take();
-        assertTrue(last.isInUse());
-        assertFalse(inUse.contains(last), "a work in use was handed out again");
-        ring.addLast(last);
-        most = Math.max(most, ring.size());
-        inUse.add(last);
-      } else if (action < 4) {
-        assertSame(ring.peekFirst(), fifo.oldest());
-      } else if (!inUse.isEmpty()) {
-        Item done;
-        if (action < 6) {
-          done = inUse.remove(Math.floorMod(choice += 31, inUse.size()));
-          done.free();
-        } else {
-          done = inUse.removeLast();
-          fifo.discard(done);
-        }
-        assertFalse(done.isInUse());
-      }
-      assertEquals(spread(ring, inUse) * Work.BYTES, fifo.takenBytes());
-      assertEquals(inUse.size(), used(fifo));
-      assertEquals(inUse.size(), fifo.inUse());
-      Item oldest = ring.stream().filter(inUse::contains).findFirst().orElse(null);
-      assertSame(oldest, fifo.oldestInUse());
-      for (Item item : inUse) {
-        assertSame(item, fifo.oldestInUse(work -> work == item));
-      }
-      assertEquals((long) most * Work.BYTES, fifo.highWaterBytes());
-    }
+  @Test
+  void anyHistory() {
+    Property.holds(
+        500,
+        draw -> {
+          int[] actions = draw.list("actions", 200, 0, 7);
+          int choice = draw.integer("choices", 0, 1000);
+          WorkFifo<Item> fifo = fifo();
+          // Only where groups are discarded may places at the new end be free.
+          fifo.discard(fifo.take());
+          // Slots in ring order, oldest first; null where the work is complete.
+          Deque<Item> ring = new ArrayDeque<>();
+          List<Item> inUse = new ArrayList<>();
+          int most = 1;
+          for (int action : actions) {
+            while (!ring.isEmpty() && !inUse.contains(ring.peekFirst())) {
+              ring.removeFirst();
+            }
+            if (ring.size() == SLOTS) {
+              while (!inUse.contains(ring.peekLast())) {
+                ring.removeLast();
+              }
+            }
+            assertEquals(ring.size() < SLOTS, fifo.hasRoom());
+            if (action < 4 && fifo.hasRoom()) {
+              Item last = fifo.take();
+              assertTrue(last.isInUse());
+              assertFalse(inUse.contains(last), "a work in use was handed out again");
+              ring.addLast(last);
+              most = Math.max(most, ring.size());
+              inUse.add(last);
+            } else if (action < 4) {
+              assertSame(ring.peekFirst(), fifo.oldest());
+            } else if (!inUse.isEmpty()) {
+              Item done;
+              if (action < 6) {
+                done = inUse.remove(Math.floorMod(choice += 31, inUse.size()));
+                done.free();
+              } else {
+                done = inUse.removeLast();
+                fifo.discard(done);
+              }
+              assertFalse(done.isInUse());
+            }
+            assertEquals(spread(ring, inUse) * Work.BYTES, fifo.takenBytes());
+            assertEquals(inUse.size(), used(fifo));
+            assertEquals(inUse.size(), fifo.inUse());
+            Item oldest = ring.stream().filter(inUse::contains).findFirst().orElse(null);
+            assertSame(oldest, fifo.oldestInUse());
+            for (Item item : inUse) {
+              assertSame(item, fifo.oldestInUse(work -> work == item));
+            }
+            assertEquals((long) most * Work.BYTES, fifo.highWaterBytes());
+          }
+        });
   }
 
   /** From the oldest of those in use to the newest. */

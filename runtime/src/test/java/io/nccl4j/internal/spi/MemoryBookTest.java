@@ -8,13 +8,10 @@ import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.MemoryReport.Line;
+import io.nccl4j.property.Property;
 import java.util.ArrayList;
 import java.util.List;
-import net.jqwik.api.Example;
-import net.jqwik.api.ForAll;
-import net.jqwik.api.Property;
-import net.jqwik.api.constraints.IntRange;
-import net.jqwik.api.constraints.Size;
+import org.junit.jupiter.api.Test;
 
 /** The book against a list of what is booked. */
 class MemoryBookTest {
@@ -23,41 +20,48 @@ class MemoryBookTest {
   private record Model(MemoryBook.Booking booking, int[] account, int[] purpose, long[] bytes) {}
 
   /**
-   * Books, resizes, moves and releases in any order.
-   *
-   * @param actions the kind of action, and from the rest of the number what it acts on
+   * Books, resizes, moves and releases in any order: a number is the kind of action, and the rest
+   * of it what that acts on.
    */
-  @Property(tries = 300)
-  void anyHistory(@ForAll @Size(max = 100) List<@IntRange(max = 1 << 20) Integer> actions) {
-    MemoryBook book = new MemoryBook();
-    List<MemoryBook.Account> accounts = new ArrayList<>();
-    for (int i = 0; i < 3; i++) {
-      accounts.add(book.open("owner " + i, DEVICE));
-    }
-    List<Model> models = new ArrayList<>();
-    for (int action : actions) {
-      int number = action / 5;
-      int account = number % 3;
-      int purpose = number / 3 % MemoryPurpose.values().length;
-      Model any = models.isEmpty() ? null : models.get(number % models.size());
-      if (action % 5 < 2 || any == null) {
-        MemoryBook.Booking booking =
-            accounts.get(account).book(MemoryPurpose.values()[purpose], MemoryPlace.DEVICE, number);
-        models.add(
-            new Model(booking, new int[] {account}, new int[] {purpose}, new long[] {number}));
-      } else if (action % 5 == 2) {
-        any.booking.resize(number / 2);
-        any.bytes[0] = number / 2;
-      } else if (action % 5 == 3) {
-        any.booking.move(accounts.get(account), MemoryPurpose.values()[purpose]);
-        any.account[0] = account;
-        any.purpose[0] = purpose;
-      } else {
-        any.booking.release();
-        models.remove(any);
-      }
-      check(book, accounts, models);
-    }
+  @Test
+  void anyHistory() {
+    Property.holds(
+        300,
+        draw -> {
+          int[] actions = draw.list("actions", 100, 0, 1 << 20);
+          MemoryBook book = new MemoryBook();
+          List<MemoryBook.Account> accounts = new ArrayList<>();
+          for (int i = 0; i < 3; i++) {
+            accounts.add(book.open("owner " + i, DEVICE));
+          }
+          List<Model> models = new ArrayList<>();
+          for (int action : actions) {
+            int number = action / 5;
+            int account = number % 3;
+            int purpose = number / 3 % MemoryPurpose.values().length;
+            Model any = models.isEmpty() ? null : models.get(number % models.size());
+            if (action % 5 < 2 || any == null) {
+              MemoryBook.Booking booking =
+                  accounts
+                      .get(account)
+                      .book(MemoryPurpose.values()[purpose], MemoryPlace.DEVICE, number);
+              models.add(
+                  new Model(
+                      booking, new int[] {account}, new int[] {purpose}, new long[] {number}));
+            } else if (action % 5 == 2) {
+              any.booking.resize(number / 2);
+              any.bytes[0] = number / 2;
+            } else if (action % 5 == 3) {
+              any.booking.move(accounts.get(account), MemoryPurpose.values()[purpose]);
+              any.account[0] = account;
+              any.purpose[0] = purpose;
+            } else {
+              any.booking.release();
+              models.remove(any);
+            }
+            check(book, accounts, models);
+          }
+        });
   }
 
   private static void check(
@@ -80,7 +84,7 @@ class MemoryBookTest {
   }
 
   /** What a peer may still touch outlives its owner, and is not forgotten before it is freed. */
-  @Example
+  @Test
   void closedAccountStaysUntilAllIsReleased() {
     MemoryBook book = new MemoryBook();
     MemoryBook.Account account = book.open("rank 0", DEVICE);
@@ -95,7 +99,7 @@ class MemoryBookTest {
   }
 
   /** A device shows its own and the process's. */
-  @Example
+  @Test
   void devicesAreApart() {
     MemoryBook book = new MemoryBook();
     book.open("process", null).book(MemoryPurpose.UNUSED, MemoryPlace.SHARED, 1);
@@ -105,7 +109,7 @@ class MemoryBookTest {
     assertEquals(5, book.bytes("other", MemoryPlace.SHARED));
   }
 
-  @Example
+  @Test
   void reportIsATable() {
     MemoryBook book = new MemoryBook();
     MemoryBook.Account account = book.open("rank 0", DEVICE);
