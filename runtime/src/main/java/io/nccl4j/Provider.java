@@ -1,6 +1,8 @@
 package io.nccl4j;
 
+import java.io.IOException;
 import java.nio.file.Path;
+import java.nio.file.attribute.UserPrincipal;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -35,6 +37,9 @@ public interface Provider {
 
   /** Whether the process with this mark has certainly ended. */
   boolean isGone(String mark);
+
+  /** The user who runs this process; empty if the system does not tell. */
+  Optional<UserPrincipal> user() throws IOException;
 
   /** See {@link Launch#detect(Map)}. */
   Optional<Launch> launch(Map<String, String> environment);

@@ -11,6 +11,7 @@ import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.nio.file.attribute.UserPrincipal;
 import java.time.Duration;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
@@ -138,20 +139,13 @@ final class UniqueIdFile {
     }
   }
 
-  /**
-   * Compares with the owner of this process's own entry in /proc; without one there is nothing to
-   * compare with.
-   */
+  /** Where the system does not tell who runs this process, there is nothing to compare with. */
   private static void refuseIfForeign(Path file) throws IOException {
-    Path self = Path.of("/proc/self");
-    if (Files.exists(self) && !Files.getOwner(file).equals(Files.getOwner(self))) {
+    UserPrincipal owner = Files.getOwner(file);
+    UserPrincipal user = Provider.get().user().orElse(owner);
+    if (!owner.equals(user)) {
       throw new SystemErrorException(
-          "the unique id file "
-              + file
-              + " belongs to "
-              + Files.getOwner(file)
-              + ", this process to "
-              + Files.getOwner(self),
+          "the unique id file " + file + " belongs to " + owner + ", this process to " + user,
           "let the same user run all ranks");
     }
   }

@@ -36,6 +36,8 @@ final class ArchitectureTest {
           .definedBy(API)
           .layer("bindings")
           .definedBy(BINDINGS)
+          .layer("machine")
+          .definedBy("io.nccl4j.internal.machine..")
           .layer("spi")
           .definedBy("io.nccl4j.internal.spi..")
           .layer("schedule")
@@ -56,21 +58,24 @@ final class ArchitectureTest {
           .mayNotAccessAnyLayer()
           .whereLayer("bindings")
           .mayNotAccessAnyLayer()
+          .whereLayer("machine")
+          .mayOnlyAccessLayers("api", "bindings")
           .whereLayer("spi")
-          .mayOnlyAccessLayers("api")
+          .mayOnlyAccessLayers("api", "machine")
           .whereLayer("schedule")
-          .mayOnlyAccessLayers("api", "spi")
+          .mayOnlyAccessLayers("api", "machine", "spi")
           .whereLayer("memory")
-          .mayOnlyAccessLayers("api", "spi")
+          .mayOnlyAccessLayers("api", "machine", "spi")
           .whereLayer("bootstrap")
-          .mayOnlyAccessLayers("api", "spi", "bindings")
+          .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
           .whereLayer("diagnose")
-          .mayOnlyAccessLayers("api", "spi", "bindings")
+          .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
           .whereLayer("host")
-          .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bootstrap", "bindings")
+          .mayOnlyAccessLayers(
+              "api", "machine", "spi", "schedule", "memory", "bootstrap", "bindings")
           .whereLayer("cuda")
           .mayOnlyAccessLayers(
-              "api", "spi", "schedule", "memory", "bootstrap", "diagnose", "bindings")
+              "api", "machine", "spi", "schedule", "memory", "bootstrap", "diagnose", "bindings")
           .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);
@@ -96,6 +101,7 @@ final class ArchitectureTest {
           .resideInAnyPackage(
               API,
               BINDINGS,
+              "io.nccl4j.internal.machine..",
               "io.nccl4j.internal.spi..",
               "io.nccl4j.internal.schedule..",
               "io.nccl4j.internal.memory..",

@@ -6,9 +6,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Launch;
 import io.nccl4j.UniqueId;
-import java.io.IOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -217,24 +215,13 @@ public final class JobLaunch implements Launch {
     while (ancestor.isPresent() && wasLaunched(ancestor.get().pid())) {
       ancestor = ancestor.get().parent();
     }
-    return ancestor.map(a -> a.pid() + "@" + Place.startOf((int) a.pid())).orElse("");
+    return ancestor.map(a -> a.pid() + "@" + ProcessFiles.HERE.startOf(a.pid())).orElse("");
   }
 
   private boolean wasLaunched(long pid) {
     return sources.stream()
         .filter(one -> !one.countsRanks())
-        .allMatch(one -> hasVariable(pid, one.variable()));
-  }
-
-  private static boolean hasVariable(long pid, String variable) {
-    try {
-      byte[] environ = Files.readAllBytes(Path.of("/proc", Long.toString(pid), "environ"));
-      return ("\0" + new String(environ, StandardCharsets.ISO_8859_1))
-          .contains("\0" + variable + "=");
-    } catch (IOException e) {
-      LOG.debug("process {} belongs to somebody else: to the launcher", pid, e);
-      return false;
-    }
+        .allMatch(one -> ProcessFiles.HERE.hasVariable(pid, one.variable()));
   }
 
   private void leave(Path file) {

@@ -4,6 +4,7 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
@@ -14,6 +15,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFileAttributes;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.nio.file.attribute.UserPrincipal;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
@@ -21,6 +23,7 @@ import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
@@ -57,12 +60,7 @@ final class MeetingFolder {
    * can be taken by anybody; nobody else can make anything in the home folder.
    */
   static List<Path> standard() {
-    String user = System.getProperty("user.name");
-    try {
-      user = Files.getAttribute(Path.of("/proc/self"), "unix:uid").toString();
-    } catch (IOException | UnsupportedOperationException | IllegalArgumentException notLinux) {
-      LOG.debug("the user has no number here", notLinux);
-    }
+    String user = ProcessFiles.HERE.ownerNumber().orElse(System.getProperty("user.name"));
     return List.of(
         Path.of("/tmp", "nccl4j-" + user), Path.of(System.getProperty("user.home"), ".nccl4j"));
   }
@@ -114,8 +112,8 @@ final class MeetingFolder {
       if (!attributes.isDirectory()) {
         throw refused(path, "is no folder", "remove it");
       }
-      Path self = Path.of("/proc/self");
-      if (Files.exists(self) && !attributes.owner().equals(Files.getOwner(self))) {
+      Optional<UserPrincipal> user = ProcessFiles.HERE.owner();
+      if (user.isPresent() && !attributes.owner().equals(user.get())) {
         throw refused(
             path,
             "belongs to " + attributes.owner(),

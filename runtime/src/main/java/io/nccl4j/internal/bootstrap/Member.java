@@ -1,5 +1,6 @@
 package io.nccl4j.internal.bootstrap;
 
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.util.UUID;
 
 /**
@@ -14,6 +15,6 @@ import java.util.UUID;
 public record Member(int rank, UUID process, long pid, long heapBytes) {
   /** Whether no process runs under that id in this PID namespace: a zombie does not. */
   public static boolean hasEnded(long pid) {
-    return Place.startOf((int) pid) == 0;
+    return ProcessFiles.HERE.startOf(pid) == 0;
   }
 }

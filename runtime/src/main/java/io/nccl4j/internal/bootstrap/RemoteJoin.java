@@ -14,6 +14,7 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.ReceivedMessage;
 import io.nccl4j.bindings.UnixSockets;
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
@@ -277,7 +278,7 @@ final class RemoteJoin implements Membership.Link {
               + "', is gone, or the id was used before",
           id.orOld("keep the creator alive until all ranks have joined, and use an id once"));
     }
-    long started = Place.startOf(creator.pid());
+    long started = ProcessFiles.HERE.startOf(creator.pid());
     if (started != 0 && started == creator.started()) {
       return new InvalidUsageException(
           "process "
@@ -452,7 +453,8 @@ final class RemoteJoin implements Membership.Link {
   }
 
   private NcclException creatorGone() {
-    long started = Place.HERE.samePids(id.place()) ? Place.startOf(id.place().pid()) : 0;
+    long started =
+        Place.HERE.samePids(id.place()) ? ProcessFiles.HERE.startOf(id.place().pid()) : 0;
     boolean alive = started != 0 && started == id.place().started();
     return new SystemErrorException(
         "process "

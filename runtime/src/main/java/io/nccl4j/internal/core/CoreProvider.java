@@ -24,10 +24,13 @@ import io.nccl4j.internal.cuda.CudaInfo;
 import io.nccl4j.internal.cuda.CudaMemory;
 import io.nccl4j.internal.diagnose.Doctor;
 import io.nccl4j.internal.host.HostBackend;
+import io.nccl4j.internal.machine.ProcessFiles;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.BackendRuntime;
+import java.io.IOException;
 import java.nio.file.Path;
+import java.nio.file.attribute.UserPrincipal;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -109,6 +112,11 @@ public final class CoreProvider implements Provider {
   @Override
   public boolean isGone(String mark) {
     return LeftIds.isGone(mark);
+  }
+
+  @Override
+  public Optional<UserPrincipal> user() throws IOException {
+    return ProcessFiles.HERE.owner();
   }
 
   @Override

@@ -9,6 +9,7 @@ import io.nccl4j.NcclCommunicator;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.spi.BackendRuntime;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -82,7 +83,7 @@ public final class CudaBackend implements BackendRuntime {
 
   @Override
   public void placeThread(Device device) {
-    NumaNode.placeThread((CudaDevice) device);
+    Affinity.placeThreadNear(((CudaDevice) device).pciAddress());
   }
 
   @Override

@@ -18,6 +18,7 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.memory.Deferral;
 import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.memory.Uses;
@@ -345,7 +346,7 @@ final class CudaDevice implements Device {
 
   @Override
   public boolean bindThread() {
-    return NumaNode.bindThread(this);
+    return Affinity.bindThreadNear(pciAddress());
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.diagnose;
 
+import io.nccl4j.internal.machine.MachineFiles;
 import java.util.List;
 
 /** What this process runs in, as far as it decides how limits are set. */
@@ -45,7 +46,7 @@ enum Container {
     if (machine.exists("/.dockerenv")) {
       return DOCKER;
     }
-    String groups = String.join("\n", machine.lines("/proc/self/cgroup"));
+    String groups = String.join("\n", machine.processes().controlGroups());
     for (var sign :
         List.of(
             java.util.Map.entry("kubepods", KUBERNETES),

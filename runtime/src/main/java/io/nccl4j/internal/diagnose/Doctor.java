@@ -8,6 +8,7 @@ import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.bindings.GpuLibrary;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LoadedLibrary;
+import io.nccl4j.internal.machine.MachineFiles;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;

@@ -1,5 +1,7 @@
 package io.nccl4j.internal.diagnose;
 
+import io.nccl4j.internal.machine.MachineFiles;
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.io.IOException;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
@@ -13,8 +15,8 @@ import java.util.Map;
 import java.util.TreeSet;
 
 /**
- * Which processes have files open or map them, by {@code /proc}. A file is known by device and
- * number: its name may be another one in other processes.
+ * Which processes have files open or map them. A file is known by device and number: its name may
+ * be another one in other processes.
  */
 final class FileUsers {
   /** A file, whatever it is called. */
@@ -40,39 +42,33 @@ final class FileUsers {
   private static final int NUMBER = 4;
   private static final int NAME = 5;
 
-  private final MachineFiles machine;
+  private final ProcessFiles processes;
   private final Map<Identity, TreeSet<Long>> users = new HashMap<>();
   private final List<Long> unreadable = new ArrayList<>();
 
   /** Looks through all processes once. */
   FileUsers(MachineFiles machine, List<Identity> files) throws IOException {
-    this.machine = machine;
+    this.processes = machine.processes();
     files.forEach(file -> users.put(file, new TreeSet<>()));
-    try (DirectoryStream<Path> processes =
-        Files.newDirectoryStream(machine.path("/proc"), "[0-9]*")) {
-      for (Path process : processes) {
-        look(process);
-      }
-    } catch (DirectoryIteratorException e) {
-      throw e.getCause();
+    for (long pid : processes.ids()) {
+      look(pid);
     }
   }
 
-  private void look(Path process) {
-    long pid = Long.parseLong(process.getFileName().toString());
+  private void look(long pid) {
     try {
-      maps(pid, process.resolve("maps"));
-      descriptors(pid, process.resolve("fd"));
+      maps(pid);
+      descriptors(pid);
     } catch (IOException | DirectoryIteratorException e) {
       // A process that has ended uses nothing.
-      if (Files.exists(process)) {
+      if (processes.exists(pid)) {
         unreadable.add(pid);
       }
     }
   }
 
-  private void maps(long pid, Path maps) throws IOException {
-    for (String line : new String(Files.readAllBytes(maps), machine.charset()).lines().toList()) {
+  private void maps(long pid) throws IOException {
+    for (String line : processes.maps(pid)) {
       String[] parts = line.split(" +", NAME + 1);
       if (parts.length > NUMBER && !parts[NUMBER].equals("0")) {
         note(pid, Identity.of(parts[DEVICE], parts[NUMBER]));
@@ -80,8 +76,8 @@ final class FileUsers {
     }
   }
 
-  private void descriptors(long pid, Path folder) throws IOException {
-    try (DirectoryStream<Path> descriptors = Files.newDirectoryStream(folder)) {
+  private void descriptors(long pid) throws IOException {
+    try (DirectoryStream<Path> descriptors = Files.newDirectoryStream(processes.descriptors(pid))) {
       for (Path descriptor : descriptors) {
         try {
           note(pid, Identity.of(descriptor));
@@ -114,7 +110,7 @@ final class FileUsers {
   String of(Identity file) {
     List<String> names = new ArrayList<>();
     for (long pid : users.getOrDefault(file, new TreeSet<>())) {
-      names.add(machine.text("/proc/" + pid + "/comm").strip() + " (" + pid + ")");
+      names.add(processes.command(pid) + " (" + pid + ")");
     }
     return String.join(", ", names);
   }

@@ -4,10 +4,9 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.Feature;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.Diagnosis.Check;
+import io.nccl4j.internal.machine.MachineFiles;
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.io.IOException;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -15,10 +14,9 @@ import java.util.List;
 final class GpuChecks {
   private static final String MULTICAST = "multicast (NVLS)";
   private static final String FABRIC_MANAGER = "Fabric Manager";
-  private static final String SWITCHES = "/proc/driver/nvidia-nvswitch/devices";
   private static final int CAP_SYS_NICE = 23;
 
-  /** A process's name has at most 15 letters in /proc. */
+  /** The name of a process's command has at most 15 letters. */
   private static final String FABRIC_MANAGER_COMMAND = "nv-fabricmanage";
 
   private static final List<String> OF_DEVICES =
@@ -100,7 +98,7 @@ final class GpuChecks {
                         .map(Feature::reason)
                         .findFirst()
                         .orElse("not known")));
-    if (!machine.exists(SWITCHES)) {
+    if (!machine.hasNvSwitches()) {
       checks.add(Check.ok(FABRIC_MANAGER, "not needed, or not visible: no NVSwitch is seen"));
     } else if (runs()) {
       checks.add(Check.ok(FABRIC_MANAGER, "runs"));
@@ -116,15 +114,10 @@ final class GpuChecks {
   }
 
   private boolean runs() {
-    try (DirectoryStream<Path> processes =
-        Files.newDirectoryStream(machine.path("/proc"), "[0-9]*")) {
-      for (Path process : processes) {
-        String command = machine.text("/proc/" + process.getFileName() + "/comm").strip();
-        if (command.equals(FABRIC_MANAGER_COMMAND)) {
-          return true;
-        }
-      }
-      return false;
+    ProcessFiles processes = machine.processes();
+    try {
+      return processes.ids().stream()
+          .anyMatch(pid -> processes.command(pid).equals(FABRIC_MANAGER_COMMAND));
     } catch (IOException e) {
       return false;
     }
@@ -132,11 +125,11 @@ final class GpuChecks {
 
   /** Without these calls CUDA makes no host memory, and NCCL falls back to /dev/shm. */
   private void numa(List<Check> checks) {
-    boolean filtered = status("Seccomp:").equals("2");
+    boolean filtered = machine.processes().status("Seccomp").equals("2");
     if (!filtered || Container.of(machine) == Container.NONE) {
       return;
     }
-    String capabilities = status("CapEff:");
+    String capabilities = machine.processes().status("CapEff");
     boolean allowed =
         !capabilities.isEmpty()
             && (Long.parseUnsignedLong(capabilities, 16) >> CAP_SYS_NICE & 1) == 1;
@@ -147,13 +140,5 @@ final class GpuChecks {
                 "NUMA calls",
                 "probably forbidden in this container: NCCL then shares memory by /dev/shm",
                 "start the container with --cap-add SYS_NICE"));
-  }
-
-  private String status(String field) {
-    return machine.lines("/proc/self/status").stream()
-        .filter(line -> line.startsWith(field))
-        .map(line -> line.substring(field.length()).strip())
-        .findFirst()
-        .orElse("");
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.Setting;
+import io.nccl4j.internal.machine.MachineFiles;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,6 +1,8 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.SharedMemoryException;
+import io.nccl4j.internal.machine.ByteSizes;
+import io.nccl4j.internal.machine.MachineFiles;
 
 /** What is checked before a backend asks its library for something that cannot work. */
 public final class Preflight {
@@ -28,11 +30,11 @@ public final class Preflight {
   public static String sharedMemoryRemedy() {
     MachineFiles machine = MachineFiles.here();
     SharedMemory memory = SharedMemory.of(machine);
-    return Container.of(machine).enlarge(2 * Sizes.gibibytes(memory.totalBytes()))
+    return Container.of(machine).enlarge(2 * SharedMemory.gibibytes(memory.totalBytes()))
         + " ("
-        + Sizes.text(memory.freeBytes())
+        + ByteSizes.text(memory.freeBytes())
         + " of "
-        + Sizes.text(memory.totalBytes())
+        + ByteSizes.text(memory.totalBytes())
         + " are free in "
         + SharedMemory.PATH
         + ")";

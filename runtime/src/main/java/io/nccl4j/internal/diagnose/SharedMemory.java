@@ -1,11 +1,14 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.SharedMemoryException;
+import io.nccl4j.internal.machine.ByteSizes;
+import io.nccl4j.internal.machine.ControlGroups;
+import io.nccl4j.internal.machine.MachineFiles;
+import io.nccl4j.internal.machine.MemoryLimit;
 import java.io.IOException;
 import java.nio.file.FileStore;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.List;
 import java.util.Optional;
 
 /**
@@ -19,9 +22,6 @@ import java.util.Optional;
 record SharedMemory(State state, long totalBytes, long freeBytes) {
   /** Its name, which NCCL does not let one choose. */
   static final String PATH = "/dev/shm";
-
-  private static final int POINT = 1;
-  private static final int OPTIONS = 3;
 
   /** Whether files can be created there. */
   enum State {
@@ -39,7 +39,7 @@ record SharedMemory(State state, long totalBytes, long freeBytes) {
     try {
       FileStore store = Files.getFileStore(folder);
       State state = State.USABLE;
-      if (isReadOnly(machine)) {
+      if (machine.processes().mountOptions(PATH).contains("ro")) {
         state = State.READ_ONLY;
       } else if (!Files.isWritable(folder) || !Files.isExecutable(folder)) {
         state = State.FORBIDDEN;
@@ -51,26 +51,9 @@ record SharedMemory(State state, long totalBytes, long freeBytes) {
     }
   }
 
-  /**
-   * By the mount that shows: of those on a folder the last one. Java's own answer is that of the
-   * first.
-   */
-  private static boolean isReadOnly(MachineFiles machine) {
-    String options = "";
-    String point = "";
-    for (String line : machine.lines("/proc/self/mounts")) {
-      String[] parts = line.split(" ");
-      boolean above = parts.length > OPTIONS && (PATH + "/").startsWith(folder(parts[POINT]));
-      if (above && parts[POINT].length() >= point.length()) {
-        point = parts[POINT];
-        options = parts[OPTIONS];
-      }
-    }
-    return List.of(options.split(",")).contains("ro");
-  }
-
-  private static String folder(String path) {
-    return path.endsWith("/") ? path : path + "/";
+  /** A size to ask for, twice as large as what is needed, in whole GiB. */
+  static long gibibytes(long needBytes) {
+    return Math.max(1, Math.ceilDiv(2 * needBytes, 1L << 30));
   }
 
   /** Bytes that files in it can take: none where none can be created. */
@@ -88,8 +71,9 @@ record SharedMemory(State state, long totalBytes, long freeBytes) {
   Optional<SharedMemoryException> obstacle(
       MachineFiles machine, long needBytes, String what, String instead) {
     Container container = Container.of(machine);
-    long gib = Sizes.gibibytes(needBytes);
-    String needs = what + " needs " + Sizes.text(needBytes) + " of shared memory in " + PATH + ", ";
+    long gib = gibibytes(needBytes);
+    String needs =
+        what + " needs " + ByteSizes.text(needBytes) + " of shared memory in " + PATH + ", ";
     if (state == State.MISSING) {
       // NCCL asks for the folder's device in every start.
       return failure(
@@ -112,18 +96,23 @@ record SharedMemory(State state, long totalBytes, long freeBytes) {
     }
     if (freeBytes < needBytes) {
       String problem =
-          needs + "where " + Sizes.text(freeBytes) + " of " + Sizes.text(totalBytes) + " are free";
+          needs
+              + "where "
+              + ByteSizes.text(freeBytes)
+              + " of "
+              + ByteSizes.text(totalBytes)
+              + " are free";
       return failure(problem, container.enlarge(gib), instead, needBytes, freeBytes);
     }
-    Optional<MemoryLimit> limit = MemoryLimit.of(machine);
+    Optional<MemoryLimit> limit = ControlGroups.of(machine).tightest();
     if (limit.isPresent() && limit.get().roomBytes() < needBytes) {
       MemoryLimit tight = limit.get();
       String problem =
           needs
               + "and the memory limit of "
-              + Sizes.text(tight.limitBytes())
+              + ByteSizes.text(tight.limitBytes())
               + " leaves "
-              + Sizes.text(tight.roomBytes())
+              + ByteSizes.text(tight.roomBytes())
               + ": the system would kill the process";
       String remedy = container.raiseMemory(gib, tight.group());
       return failure(problem, remedy, instead, needBytes, tight.roomBytes());

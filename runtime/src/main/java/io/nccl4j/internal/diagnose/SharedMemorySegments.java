@@ -7,6 +7,7 @@ import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.internal.diagnose.FileUsers.Identity;
+import io.nccl4j.internal.machine.MachineFiles;
 import java.io.IOException;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
@@ -37,7 +38,7 @@ final class SharedMemorySegments {
   private static final String PATTERN = "nccl-*";
 
   /** The number of the first PID namespace's file, fixed in the kernel. */
-  private static final String ALL_PROCESSES = "pid:[4026531836]";
+  private static final long ALL_PROCESSES = 4026531836L;
 
   private final MachineFiles machine;
 
@@ -157,17 +158,11 @@ final class SharedMemorySegments {
           Use.UNKNOWN,
           count + (count == 1 ? " process" : " processes") + " may not be looked at; " + noLease);
     }
-    if (!sees(machine)) {
+    if (machine.processes().namespace("pid").orElse(0) != ALL_PROCESSES) {
       return segment(
           file, Use.UNKNOWN, "processes outside of this container cannot be seen; " + noLease);
     }
     return unused(file, remove);
-  }
-
-  private static boolean sees(MachineFiles machine) throws IOException {
-    return Files.readSymbolicLink(machine.path("/proc/self/ns/pid"))
-        .toString()
-        .equals(ALL_PROCESSES);
   }
 
   private static SharedMemorySegment unused(Path file, boolean remove) throws IOException {

@@ -3,6 +3,11 @@ package io.nccl4j.internal.diagnose;
 import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.SharedMemorySegment.Use;
+import io.nccl4j.internal.machine.ByteSizes;
+import io.nccl4j.internal.machine.ControlGroups;
+import io.nccl4j.internal.machine.MachineFiles;
+import io.nccl4j.internal.machine.MemoryLimit;
+import io.nccl4j.internal.machine.ProcessFiles;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -13,7 +18,6 @@ final class SystemChecks {
   private static final long FEW_PROCESSES = 4096;
   private static final long SMALL_LOCK = 64L << 20;
   private static final long SMALL_MEMORY = 256L << 20;
-  private static final long UNLIMITED = Long.MAX_VALUE;
 
   private final MachineFiles machine;
   private final boolean gpus;
@@ -48,7 +52,10 @@ final class SystemChecks {
     SharedMemory memory = SharedMemory.of(machine);
     String what = "NCCL on " + (gpus ? "these GPUs" : "GPUs");
     String free =
-        Sizes.text(memory.freeBytes()) + " of " + Sizes.text(memory.totalBytes()) + " are free";
+        ByteSizes.text(memory.freeBytes())
+            + " of "
+            + ByteSizes.text(memory.totalBytes())
+            + " are free";
     boolean usable = memory.state() == SharedMemory.State.USABLE;
     if (!gpus) {
       // The host backend does without.
@@ -69,7 +76,8 @@ final class SystemChecks {
           Check.ok(SharedMemory.PATH, free + "; processes on these GPUs need no room in it"));
     } else {
       checks.add(
-          Check.ok(SharedMemory.PATH, free + ", NCCL needs " + Sizes.text(shmBytes) + " at least"));
+          Check.ok(
+              SharedMemory.PATH, free + ", NCCL needs " + ByteSizes.text(shmBytes) + " at least"));
     }
   }
 
@@ -94,7 +102,7 @@ final class SystemChecks {
             + " files of NCCL, "
             + unused.size()
             + " unused ("
-            + Sizes.text(unused.stream().mapToLong(SharedMemorySegment::bytes).sum())
+            + ByteSizes.text(unused.stream().mapToLong(SharedMemorySegment::bytes).sum())
             + "), "
             + unknown
             + " not known";
@@ -106,15 +114,15 @@ final class SystemChecks {
   }
 
   private Check memory() {
-    Optional<MemoryLimit> limit = MemoryLimit.of(machine);
+    Optional<MemoryLimit> limit = ControlGroups.of(machine).tightest();
     if (limit.isEmpty()) {
       return Check.ok("memory limit", "no control group has one");
     }
     MemoryLimit tight = limit.get();
     String found =
-        Sizes.text(tight.roomBytes())
+        ByteSizes.text(tight.roomBytes())
             + " of "
-            + Sizes.text(tight.limitBytes())
+            + ByteSizes.text(tight.limitBytes())
             + " are left in "
             + tight.group();
     return tight.roomBytes() < SMALL_MEMORY
@@ -125,9 +133,10 @@ final class SystemChecks {
   // ---- limits of the process
 
   private Check locked() {
-    long bytes = soft("Max locked memory");
-    boolean cards = machine.exists("/sys/class/infiniband");
-    String found = bytes == UNLIMITED ? "unlimited" : Sizes.text(Math.max(0, bytes));
+    long bytes = machine.processes().softLimit("Max locked memory");
+    boolean cards = machine.hasInfiniband();
+    String found =
+        bytes == ProcessFiles.UNLIMITED ? "unlimited" : ByteSizes.text(Math.max(0, bytes));
     if (!cards) {
       return Check.ok("locked memory", found + "; it counts where there is InfiniBand or RoCE");
     }
@@ -137,11 +146,11 @@ final class SystemChecks {
   }
 
   private Check limit(String name, String line, long few, String remedy) {
-    long number = soft(line);
+    long number = machine.processes().softLimit(line);
     if (number < 0) {
       return Check.ok(name, "not known");
     }
-    String found = number == UNLIMITED ? "unlimited" : Long.toString(number);
+    String found = number == ProcessFiles.UNLIMITED ? "unlimited" : Long.toString(number);
     return number < few
         ? Check.warn(name, found + ", and ranks, sockets and threads take many", remedy)
         : Check.ok(name, found);
@@ -149,19 +158,8 @@ final class SystemChecks {
 
   /** Threads then get the C library's own size, which is less than usual. */
   private Optional<Check> stack() {
-    return soft("Max stack size") == UNLIMITED
+    return machine.processes().softLimit("Max stack size") == ProcessFiles.UNLIMITED
         ? Optional.of(Check.warn("stack", "unlimited: NCCL's threads get 2 MiB", "ulimit -s 8192"))
         : Optional.empty();
-  }
-
-  /** A soft limit; {@link #UNLIMITED}, or −1 if it is not known. */
-  private long soft(String name) {
-    for (String line : machine.lines("/proc/self/limits")) {
-      if (line.startsWith(name + " ")) {
-        String value = line.substring(name.length()).strip().split(" ")[0];
-        return value.equals("unlimited") ? UNLIMITED : Long.parseLong(value);
-      }
-    }
-    return -1;
   }
 }

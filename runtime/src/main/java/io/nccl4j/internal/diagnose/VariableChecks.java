@@ -4,6 +4,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Setting;
+import io.nccl4j.internal.machine.MachineFiles;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

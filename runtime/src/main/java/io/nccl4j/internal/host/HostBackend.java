@@ -13,6 +13,8 @@ import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.machine.Affinity;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.spi.BackendRuntime;
 import io.nccl4j.internal.spi.Interrupts;
 import java.lang.foreign.MemorySegment;
@@ -74,7 +76,7 @@ public final class HostBackend implements BackendRuntime {
 
   @Override
   public void placeThread(Device device) {
-    Machine.placeThread(device.ordinal());
+    Affinity.placeThread(device.ordinal());
   }
 
   @Override

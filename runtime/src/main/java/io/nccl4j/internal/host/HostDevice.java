@@ -17,6 +17,8 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
+import io.nccl4j.internal.machine.Affinity;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.internal.spi.NativeSegments;
@@ -164,7 +166,7 @@ final class HostDevice implements Device {
 
   @Override
   public boolean bindThread() {
-    return Machine.bindThread(ordinal);
+    return Affinity.bindThread(ordinal);
   }
 
   @Override

@@ -8,15 +8,13 @@ import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.internal.machine.ControlGroups;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.memory.Deferral;
 import io.nccl4j.internal.memory.RangeAllocator;
-import io.nccl4j.internal.spi.ControlGroups;
 import io.nccl4j.internal.spi.MemoryBook;
-import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
@@ -147,20 +145,7 @@ final class HostHeap {
    * The size of a heap that other processes can map: twice the machine's memory, all of it sparse.
    */
   static long shareableBytes() {
-    return 2 * physicalMemory() / GRANULE * GRANULE;
-  }
-
-  private static long physicalMemory() {
-    try {
-      for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
-        if (line.startsWith("MemTotal:")) {
-          return Long.parseLong(line.replaceAll("\\D", "")) << 10;
-        }
-      }
-    } catch (IOException e) {
-      LOG.debug("/proc/meminfo cannot be read, assuming 16 GiB", e);
-    }
-    return 16L << 30;
+    return 2 * Machine.memoryBytes() / GRANULE * GRANULE;
   }
 
   /** Where its blocks lie. */

@@ -4,6 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.internal.host.kernel.Kernels;
+import io.nccl4j.internal.machine.Affinity;
+import io.nccl4j.internal.machine.Machine;
 import java.util.List;
 
 /** What the host backend found on this machine. */
@@ -29,9 +31,9 @@ final class HostInfo {
                 "ranks as processes", libc, "native access on Linux", restriction),
             new BackendInfo.Feature(
                 "binding threads",
-                Machine.bindable() > 0,
+                Affinity.bindable() > 0,
                 "native access on Linux",
-                Machine.bindable() > 0 ? "" : restriction),
+                Affinity.bindable() > 0 ? "" : restriction),
             new BackendInfo.Feature(
                 "reductions on the Vector API",
                 vector,
@@ -42,7 +44,7 @@ final class HostInfo {
             new BackendInfo.Fact(
                 "processors",
                 Machine.PROCESSORS
-                    + (libc ? ", threads can be bound to " + Machine.bindable() : "")),
+                    + (libc ? ", threads can be bound to " + Affinity.bindable() : "")),
             new BackendInfo.Fact(
                 "heap",
                 libc

@@ -1,6 +1,8 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.internal.machine.Affinity;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.spi.HelperThread;
 import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.internal.spi.Promise;
@@ -314,7 +316,7 @@ final class Progress {
    */
   private static boolean tick() {
     if (ticks++ == 0) {
-      Machine.unbindThread();
+      Affinity.unbindThread();
     }
     LockSupport.parkNanos(idleTicks < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
     idleTicks = Math.min(idleTicks + 1, TICKS_TO_IDLE);

@@ -15,6 +15,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.WarmUp.Operation;
+import io.nccl4j.internal.machine.CompilerThreads;
 import io.nccl4j.internal.schedule.WarmUpCalls.Call;
 import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
@@ -137,10 +138,10 @@ final class WarmUpRun {
       // What a compiler has left to do would be done during the caller's first operations.
       boolean again = true;
       for (int i = 0; again && i < PROBE_ROUNDS; i++) {
-        long before = Compilers.nanos();
+        long before = CompilerThreads.nanos();
         runAll(bytes);
         Compilers.awaitIdle(patience);
-        unsettled.copyFrom(new int[] {Compilers.nanos() - before > SETTLED_NANOS ? 1 : 0});
+        unsettled.copyFrom(new int[] {CompilerThreads.nanos() - before > SETTLED_NANOS ? 1 : 0});
         communicator.allReduce(unsettled, unsettled, 1, DataType.INT32, ReduceOp.MAX, stream);
         stream.synchronize();
         again = unsettled.toInts()[0] != 0;

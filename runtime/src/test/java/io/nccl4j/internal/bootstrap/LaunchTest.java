@@ -17,6 +17,7 @@ import io.nccl4j.Launch;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.machine.Machine;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -265,7 +266,7 @@ class LaunchTest {
     MeetingFolder.remove(own);
     UniqueId far = UniqueId.create(Backend.HOST);
     far.writeTo(
-        meeting().resolve(name.replace(Place.HERE.boot().toString(), Place.NO_BOOT.toString())));
+        meeting().resolve(name.replace(Place.HERE.boot().toString(), Machine.NO_BOOT.toString())));
     assertEquals(far, meeting.take("job", SOON));
   }
 
@@ -401,7 +402,7 @@ class LaunchTest {
     String dead = living.replace("." + Place.HERE.pid() + ".", ".999999999.");
     Path one = meeting().resolve(dead);
     Path two = meeting().resolve("0" + dead.substring(1));
-    Path far = meeting().resolve(dead.replace(Place.HERE.boot().toString(), "" + Place.NO_BOOT));
+    Path far = meeting().resolve(dead.replace(Place.HERE.boot().toString(), "" + Machine.NO_BOOT));
     killed(one, two, far, single);
     LeftIds left =
         LeftIds.of(

@@ -12,6 +12,7 @@ import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.Diagnosis.Status;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.SharedMemorySegment.Use;
+import io.nccl4j.internal.machine.MachineFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.SharedMemorySegment.Use;
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.internal.machine.MachineFiles;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -5,6 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.SharedMemoryException;
 import io.nccl4j.internal.diagnose.SharedMemory.State;
+import io.nccl4j.internal.machine.ControlGroups;
+import io.nccl4j.internal.machine.MachineFiles;
+import io.nccl4j.internal.machine.MemoryLimit;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -127,7 +130,7 @@ class SharedMemoryTest {
     write("/sys/fs/cgroup/a/memory.max", Long.toString(100 * MIB));
     write("/sys/fs/cgroup/a/memory.current", Long.toString(90 * MIB));
     write("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file " + 20 * MIB + "\n");
-    MemoryLimit limit = MemoryLimit.of(machine()).orElseThrow();
+    MemoryLimit limit = ControlGroups.of(machine()).tightest().orElseThrow();
     assertEquals("/sys/fs/cgroup/a", limit.group());
     assertEquals(30 * MIB, limit.roomBytes());
     SharedMemoryException e = obstacle(SMALL, 40 * MIB);
@@ -146,17 +149,8 @@ class SharedMemoryTest {
     write("/sys/fs/cgroup/memory/memory.limit_in_bytes", Long.toString(64 * MIB));
     write("/sys/fs/cgroup/memory/memory.usage_in_bytes", Long.toString(60 * MIB));
     write("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file " + MIB + "\n");
-    assertEquals(5 * MIB, MemoryLimit.of(machine()).orElseThrow().roomBytes());
+    assertEquals(5 * MIB, ControlGroups.of(machine()).tightest().orElseThrow().roomBytes());
     write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");
-    assertTrue(MemoryLimit.of(machine()).isEmpty());
-  }
-
-  @Test
-  void sizesHaveUnits() {
-    assertEquals("0 B", Sizes.text(0));
-    assertEquals("1023 B", Sizes.text(1023));
-    assertEquals("1.0 KiB", Sizes.text(1024));
-    assertEquals("36.8 MiB", Sizes.text(38_584_320));
-    assertEquals("2.0 TiB", Sizes.text(2L << 40));
+    assertTrue(ControlGroups.of(machine()).tightest().isEmpty());
   }
 }

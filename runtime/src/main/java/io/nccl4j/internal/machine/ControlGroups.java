@@ -1,17 +1,15 @@
-package io.nccl4j.internal.spi;
+package io.nccl4j.internal.machine;
 
 import io.nccl4j.SystemErrorException;
-import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import org.apache.logging.log4j.LogManager;
-import org.apache.logging.log4j.Logger;
 
 /**
  * The control groups that this process's memory counts for: its own and all above. What a process
@@ -21,7 +19,8 @@ import org.apache.logging.log4j.Logger;
  * of the memory cannot be known. Thread-safe.
  */
 public final class ControlGroups {
-  private static final Logger LOG = LogManager.getLogger(ControlGroups.class);
+  private static final String MOUNT = "/sys/fs/cgroup";
+  private static final String MOUNT_1 = "/sys/fs/cgroup/memory";
 
   /** Version 1 writes "no limit" as the largest multiple of a page. */
   private static final long NO_LIMIT = 1L << 60;
@@ -38,44 +37,48 @@ public final class ControlGroups {
   private long looked = System.nanoTime() - FRESH_NANOS;
 
   private static final class Group {
-    final Path folder;
+    final MachineFiles machine;
+    final String folder;
     final boolean first;
     long limit = NO_LIMIT;
 
-    Group(Path folder, boolean first) {
+    Group(MachineFiles machine, String folder, boolean first) {
+      this.machine = machine;
       this.folder = folder;
       this.first = first;
     }
 
-    private Path limitFile() {
-      return folder.resolve(first ? "memory.limit_in_bytes" : "memory.max");
+    private String limitFile() {
+      return folder + (first ? "/memory.limit_in_bytes" : "/memory.max");
     }
 
-    private Path usageFile() {
-      return folder.resolve(first ? "memory.usage_in_bytes" : "memory.current");
+    private void readLimit() {
+      long number = number(machine.text(limitFile()));
+      limit = number < 0 ? NO_LIMIT : Math.min(number, NO_LIMIT);
+    }
+
+    /** −1 if it is not known. */
+    private long usedBytes() {
+      return number(machine.text(folder + (first ? "/memory.usage_in_bytes" : "/memory.current")));
     }
 
     /** Bytes that can still be taken, exactly if it is less than wanted. */
     private long room(long wanted) {
-      long used = number(text(usageFile()));
+      long used = usedBytes();
       if (used < 0) {
         return Long.MAX_VALUE;
       }
       long room = limit - used;
       // The statistics are long, and dear to make.
-      return room >= wanted ? room : room + droppable();
+      return room >= wanted ? room : room + statistic("inactive_file") + statistic("active_file");
     }
 
-    private long droppable() {
-      long sum = 0;
-      String prefix = first ? "total_" : "";
-      for (String line : text(folder.resolve("memory.stat")).lines().toList()) {
-        if (line.startsWith(prefix + "inactive_file ")
-            || line.startsWith(prefix + "active_file ")) {
-          sum += Math.max(0, number(line.substring(line.indexOf(' ') + 1)));
-        }
-      }
-      return sum;
+    private long statistic(String name) {
+      String field = (first ? "total_" : "") + name + " ";
+      return machine.lines(folder + "/memory.stat").stream()
+          .filter(line -> line.startsWith(field))
+          .mapToLong(line -> Math.max(0, number(line.substring(field.length()))))
+          .sum();
     }
   }
 
@@ -85,19 +88,19 @@ public final class ControlGroups {
 
   /** Those of this process. */
   public static ControlGroups here() {
-    return under(Path.of("/"));
+    return of(MachineFiles.here());
   }
 
-  /** Those that the files under a folder tell of, which stands for the root. */
-  static ControlGroups under(Path root) {
+  /** Those that a machine's files tell of. */
+  public static ControlGroups of(MachineFiles machine) {
     List<Group> groups = new ArrayList<>();
-    for (String line : text(root.resolve("proc/self/cgroup")).lines().toList()) {
+    for (String line : machine.processes().controlGroups()) {
       Matcher matcher = LINE.matcher(line);
       if (matcher.matches()) {
         if (List.of(matcher.group(2).split(",")).contains("memory")) {
-          add(groups, root.resolve("sys/fs/cgroup/memory"), matcher.group(3), true);
+          add(groups, machine, MOUNT_1, matcher.group(3), true);
         } else if (matcher.group(2).isEmpty()) {
-          add(groups, root.resolve("sys/fs/cgroup"), matcher.group(3), false);
+          add(groups, machine, MOUNT, matcher.group(3), false);
         }
       }
     }
@@ -105,10 +108,12 @@ public final class ControlGroups {
   }
 
   /** In a container the mount may be the group itself, and what is above is not to be seen. */
-  private static void add(List<Group> groups, Path mount, String name, boolean first) {
+  private static void add(
+      List<Group> groups, MachineFiles machine, String mount, String name, boolean first) {
     for (Path at = Path.of(name); at != null; at = at.getParent()) {
-      Group group = new Group(mount.resolve(Path.of("/").relativize(at)), first);
-      if (Files.isReadable(group.limitFile())) {
+      String folder = mount + (at.getNameCount() == 0 ? "" : at);
+      Group group = new Group(machine, folder, first);
+      if (Files.isReadable(machine.path(group.limitFile()))) {
         groups.add(group);
       }
     }
@@ -121,10 +126,7 @@ public final class ControlGroups {
    */
   public synchronized void require(long bytes) {
     if (System.nanoTime() - looked >= FRESH_NANOS) {
-      for (Group group : groups) {
-        long limit = number(text(group.limitFile()));
-        group.limit = limit < 0 ? NO_LIMIT : limit;
-      }
+      groups.forEach(Group::readLimit);
       looked = System.nanoTime();
     }
     long wanted = bytes + MARGIN;
@@ -146,21 +148,29 @@ public final class ControlGroups {
     }
   }
 
+  /**
+   * The limit that leaves the least room, now; empty if no group has one. Of the file pages only
+   * those count as room that were not used lately, as container managers count.
+   */
+  public synchronized Optional<MemoryLimit> tightest() {
+    groups.forEach(Group::readLimit);
+    return groups.stream()
+        .filter(group -> group.limit < NO_LIMIT)
+        .map(
+            group ->
+                new MemoryLimit(
+                    group.folder,
+                    group.limit,
+                    Math.max(0, group.usedBytes() - group.statistic("inactive_file"))))
+        .min(Comparator.comparingLong(MemoryLimit::roomBytes));
+  }
+
   /** −1 for "max" and whatever else is no number. */
   private static long number(String text) {
     try {
       return Long.parseLong(text.strip());
     } catch (NumberFormatException e) {
       return -1;
-    }
-  }
-
-  private static String text(Path file) {
-    try {
-      return new String(Files.readAllBytes(file), StandardCharsets.ISO_8859_1);
-    } catch (IOException e) {
-      LOG.debug("{} is not read", file, e);
-      return "";
     }
   }
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.diagnose;
+package io.nccl4j.internal.machine;
 
 import java.io.IOException;
 import java.nio.charset.Charset;
@@ -11,14 +11,16 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Where checks look: the files of a machine and the variables of a process. Those of this one, or a
- * test's.
+ * The files of a machine and the variables of a process: those of this one, or a test's.
  *
  * @param root folder that stands for the root
  * @param environment variables by name
  */
 public record MachineFiles(Path root, Map<String, String> environment) {
   private static final Logger LOG = LogManager.getLogger(MachineFiles.class);
+
+  /** Files of the system may hold any bytes. */
+  static final Charset CHARSET = StandardCharsets.ISO_8859_1;
 
   /** Copies the variables. */
   public MachineFiles {
@@ -31,41 +33,55 @@ public record MachineFiles(Path root, Map<String, String> environment) {
   }
 
   /** A file by its absolute name. */
-  Path path(String absolute) {
+  public Path path(String absolute) {
     return root.resolve(absolute.substring(1));
   }
 
-  boolean exists(String absolute) {
+  /** Whether there is such a file. */
+  public boolean exists(String absolute) {
     return Files.exists(path(absolute));
   }
 
   /** The lines of a file; none if it is not there or cannot be read. */
-  List<String> lines(String absolute) {
+  public List<String> lines(String absolute) {
     return text(absolute).lines().toList();
   }
 
   /** What a file holds; nothing if it is not there or cannot be read. */
-  String text(String absolute) {
-    Path file = path(absolute);
+  public String text(String absolute) {
+    return text(path(absolute));
+  }
+
+  static String text(Path file) {
     if (!Files.isRegularFile(file)) {
       // To open a pipe would wait for whoever writes to it, without limit.
       return "";
     }
     try {
-      return new String(Files.readAllBytes(file), charset());
+      return new String(Files.readAllBytes(file), CHARSET);
     } catch (IOException e) {
-      LOG.debug("{} is not read", absolute, e);
+      LOG.debug("{} is not read", file, e);
       return "";
     }
   }
 
-  /** Files of the system may hold any bytes. */
-  Charset charset() {
-    return StandardCharsets.ISO_8859_1;
+  /** A variable; empty if it is not set. */
+  public String variable(String name) {
+    return environment.getOrDefault(name, "");
   }
 
-  /** A variable; empty if it is not set. */
-  String variable(String name) {
-    return environment.getOrDefault(name, "");
+  /** The processes of this machine that can be seen. */
+  public ProcessFiles processes() {
+    return new ProcessFiles(path("/proc"));
+  }
+
+  /** Whether NVSwitches connect the GPUs. */
+  public boolean hasNvSwitches() {
+    return exists("/proc/driver/nvidia-nvswitch/devices");
+  }
+
+  /** Whether there are InfiniBand or RoCE cards. */
+  public boolean hasInfiniband() {
+    return exists("/sys/class/infiniband");
   }
 }

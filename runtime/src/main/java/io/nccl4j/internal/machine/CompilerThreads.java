@@ -1,0 +1,64 @@
+package io.nccl4j.internal.machine;
+
+import java.io.IOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** The threads of this process's just-in-time compilers, as Linux shows them. */
+public final class CompilerThreads {
+  private static final Path TASKS = Path.of("/proc/self/task");
+
+  private CompilerThreads() {}
+
+  /** Whether the system shows them; otherwise nobody can tell whether they run. */
+  public static boolean areVisible() {
+    return Files.isDirectory(TASKS);
+  }
+
+  /** Whether one is running now. */
+  public static boolean anyRuns() {
+    return sum(task -> isRunning(read(task, "stat")) ? 1 : 0) > 0;
+  }
+
+  /** How long those that there are have worked so far; 0 where nobody can tell. */
+  public static long nanos() {
+    return sum(task -> Long.parseLong(read(task, "schedstat").split(" ")[0]));
+  }
+
+  private static boolean isRunning(String stat) {
+    // "tid (name) state ...": the name may hold anything, the state follows the last parenthesis.
+    return stat.charAt(stat.lastIndexOf(')') + 2) == 'R';
+  }
+
+  private interface Figure {
+    long of(Path task) throws IOException;
+  }
+
+  private static long sum(Figure figure) {
+    long sum = 0;
+    try (DirectoryStream<Path> tasks = Files.newDirectoryStream(TASKS)) {
+      for (Path task : tasks) {
+        sum += ofCompiler(task, figure);
+      }
+    } catch (IOException e) {
+      // Not to be seen: as if they were idle.
+      return 0;
+    }
+    return sum;
+  }
+
+  private static long ofCompiler(Path task, Figure figure) {
+    try {
+      String name = read(task, "comm");
+      return name.startsWith("C1 Compiler") || name.startsWith("C2 Compiler") ? figure.of(task) : 0;
+    } catch (IOException e) {
+      // The thread has ended, or this kernel does not tell.
+      return 0;
+    }
+  }
+
+  private static String read(Path task, String file) throws IOException {
+    return Files.readString(task.resolve(file), MachineFiles.CHARSET);
+  }
+}
