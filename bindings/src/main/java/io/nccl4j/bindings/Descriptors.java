@@ -139,7 +139,7 @@ public final class Descriptors {
    * @return bytes read, 0 at the end, less than asked for if there is no more at the moment
    * @throws LibcException if the call fails, EAGAIN if a non-blocking descriptor has nothing
    */
-  public static long read(int fd, MemorySegment buffer) {
+  static long read(int fd, MemorySegment buffer) {
     return checked(
         "read",
         () -> "reading up to " + buffer.byteSize() + " bytes from fd " + fd,
@@ -155,7 +155,7 @@ public final class Descriptors {
    * @return bytes written, possibly fewer than given
    * @throws LibcException if the call fails, EAGAIN if a non-blocking descriptor has no room
    */
-  public static long write(int fd, MemorySegment bytes) {
+  static long write(int fd, MemorySegment bytes) {
     return checked(
         "write",
         () -> "writing " + bytes.byteSize() + " bytes to fd " + fd,
@@ -190,24 +190,6 @@ public final class Descriptors {
           status.get(JAVA_LONG, LibcLayouts.STATX_INO),
           (long) status.get(JAVA_INT, LibcLayouts.STATX_DEV_MAJOR) << Integer.SIZE
               | Integer.toUnsignedLong(status.get(JAVA_INT, LibcLayouts.STATX_DEV_MINOR)));
-    }
-  }
-
-  /**
-   * A pipe (pipe2(2)).
-   *
-   * @param flags {@link #O_CLOEXEC}, {@link #O_NONBLOCK}
-   * @return two new descriptors: the read end, the write end
-   * @throws LibcException if the call fails
-   */
-  public static int[] pipe2(int flags) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment pair = arena.allocate(JAVA_INT, 2);
-      checked(
-          "pipe2",
-          () -> "creating a pipe",
-          (callArena, errno) -> (int) Pipe2.HANDLE.invokeExact(errno, pair, flags));
-      return pair.toArray(JAVA_INT);
     }
   }
 
@@ -388,12 +370,6 @@ public final class Descriptors {
         BINDER.withErrno(
             "statx",
             FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT, ADDRESS));
-  }
-
-  // int pipe2(int pipefd[2], int flags)
-  private static final class Pipe2 {
-    private static final MethodHandle HANDLE =
-        BINDER.withErrno("pipe2", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT));
   }
 
   // int eventfd(unsigned int initval, int flags)

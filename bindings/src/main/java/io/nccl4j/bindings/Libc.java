@@ -18,10 +18,10 @@ import java.util.function.Supplier;
  *
  * <ul>
  *   <li>{@link Memory}: memory files, mappings, advice, the page size;
- *   <li>{@link Descriptors}: open, read, write and close, pipes, event counters, poll;
+ *   <li>{@link Descriptors}: open and close, event counters, poll;
  *   <li>{@link UnixSockets}: local sockets, which carry descriptors, and who is at the other end;
  *   <li>{@link Processors}: which processors a thread runs on;
- *   <li>{@link Processes}: ids, signals, whether a process exists;
+ *   <li>{@link Processes}: numbers of threads and users, the environment that C sees;
  *   <li>{@link RobustMutex}: mutexes between processes that survive the death of their owner.
  * </ul>
  *
@@ -46,7 +46,7 @@ public final class Libc {
   private static final int ERROR_TEXT_BYTES = 256;
   private static final int MAX_DLERROR_BYTES = 4096;
 
-  /** All functions that these classes cannot do without. */
+  /** All functions that no backend can do without. */
   private static final List<String> REQUIRED =
       List.of(
           "memfd_create",
@@ -56,25 +56,19 @@ public final class Libc {
           "mmap",
           "munmap",
           "madvise",
-          "mlock",
           "open",
           "close",
           "read",
           "write",
           "statx",
-          "pipe2",
           "eventfd",
           "sched_getaffinity",
           "sched_setaffinity",
           "sched_getcpu",
-          "getpid",
           "getuid",
-          "setenv",
           "sysconf",
-          "kill",
           "syscall",
           "socket",
-          "socketpair",
           "bind",
           "connect",
           "listen",

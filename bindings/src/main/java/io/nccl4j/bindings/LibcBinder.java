@@ -49,7 +49,7 @@ final class LibcBinder {
         }
       }
       // Linking is what needs native access: try it once.
-      link("getpid", FunctionDescriptor.of(JAVA_INT));
+      link("getuid", FunctionDescriptor.of(JAVA_INT));
       return null;
     } catch (IllegalCallerException e) {
       return deniedReason();
@@ -95,6 +95,13 @@ final class LibcBinder {
   /** A function that older C libraries lack; null if it is absent. */
   MethodHandle optional(String name, FunctionDescriptor type) {
     return find(name).isPresent() ? link(name, type) : null;
+  }
+
+  /** A function that sets errno and that only some need; null if it is absent. */
+  MethodHandle optionalWithErrno(String name, FunctionDescriptor type) {
+    return find(name).isPresent()
+        ? link(name, type, Linker.Option.captureCallState("errno"))
+        : null;
   }
 
   private MethodHandle required(String name, FunctionDescriptor type, Linker.Option... options) {

@@ -72,12 +72,6 @@ public final class Memory {
   /** madvise(2): drop the pages of the mapping. */
   public static final int MADV_DONTNEED = 4;
 
-  /** madvise(2): use huge pages when pages are faulted in. */
-  public static final int MADV_HUGEPAGE = 14;
-
-  /** madvise(2): fault pages in for reading (Linux 5.14). */
-  public static final int MADV_POPULATE_READ = 22;
-
   /** madvise(2): fault pages in for writing (Linux 5.14). */
   public static final int MADV_POPULATE_WRITE = 23;
 
@@ -237,17 +231,6 @@ public final class Memory {
   }
 
   /**
-   * Keeps a range of memory from being swapped out (mlock(2)). Best effort: returns the error.
-   *
-   * @param range memory
-   * @return 0, or the error number: ENOMEM where the limit for locked memory is too small
-   */
-  public static int mlock(MemorySegment range) {
-    return errorOf(
-        (arena, errno) -> (int) Mlock.HANDLE.invokeExact(errno, range, range.byteSize()));
-  }
-
-  /**
    * Size of a memory page (sysconf(3)).
    *
    * @return bytes, a power of two: 4096 on x86-64, up to 65536 on aarch64
@@ -301,12 +284,6 @@ public final class Memory {
   private static final class Madvise {
     private static final MethodHandle HANDLE =
         BINDER.withErrno("madvise", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG, JAVA_INT));
-  }
-
-  // int mlock(const void *addr, size_t len)
-  private static final class Mlock {
-    private static final MethodHandle HANDLE =
-        BINDER.withErrno("mlock", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_LONG));
   }
 
   // long sysconf(int name)

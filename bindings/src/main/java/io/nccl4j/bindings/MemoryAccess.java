@@ -1,6 +1,5 @@
 package io.nccl4j.bindings;
 
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -38,34 +37,5 @@ public final class MemoryAccess {
   @SuppressWarnings("restricted")
   public static MemorySegment everything() {
     return MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
-  }
-
-  /**
-   * Maps memory for the life of an arena: {@link Memory#mmap} now, {@link Memory#munmap} when the
-   * arena closes. Unlike the segment of a plain {@code mmap}, an access after the end throws.
-   *
-   * <p>The address range is the kernel's choice. Closing a shared arena costs tens of microseconds,
-   * so share one among mappings that end together.
-   *
-   * @param arena owner of the mapping
-   * @param bytes size in bytes, more than 0
-   * @param protection {@code Memory.PROT_*}
-   * @param flags {@code Memory.MAP_*}
-   * @param fd file to map, or -1 with {@code MAP_ANONYMOUS}
-   * @param offset first byte of the file, a multiple of the page size
-   * @return the mapping, in the scope of {@code arena}
-   * @throws LibcException if mmap(2) fails
-   */
-  @SuppressWarnings("restricted")
-  public static MemorySegment mapped(
-      Arena arena, long bytes, int protection, int flags, int fd, long offset) {
-    MemorySegment mapping = Memory.mmap(bytes, protection, flags, fd, offset);
-    try {
-      return mapping.reinterpret(bytes, arena, Memory::munmap);
-    } catch (RuntimeException e) {
-      // The arena is closed or belongs to another thread: the mapping has no owner yet.
-      Memory.munmap(mapping);
-      throw e;
-    }
   }
 }

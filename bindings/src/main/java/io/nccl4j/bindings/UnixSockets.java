@@ -13,7 +13,6 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Objects;
 import java.util.function.Supplier;
@@ -43,14 +42,8 @@ public final class UnixSockets {
   /** recvmsg(2): leave the bytes in the socket. */
   public static final int MSG_PEEK = 0x2;
 
-  /** shutdown(2): no more reading. */
-  public static final int SHUT_RD = 0;
-
   /** shutdown(2): no more writing. */
   public static final int SHUT_WR = 1;
-
-  /** shutdown(2): neither reading nor writing. */
-  public static final int SHUT_RDWR = 2;
 
   /** Longest name of an abstract socket address in bytes. */
   public static final int MAX_ABSTRACT_NAME_BYTES = 107;
@@ -87,24 +80,6 @@ public final class UnixSockets {
   }
 
   /**
-   * Two UNIX sockets connected to each other (socketpair(2)).
-   *
-   * @param type as for {@link #socket}
-   * @return two new descriptors
-   * @throws LibcException if the call fails
-   */
-  public static int[] socketpair(int type) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment pair = arena.allocate(JAVA_INT, 2);
-      checked(
-          "socketpair",
-          () -> "creating a pair of UNIX sockets of type 0x" + Integer.toHexString(type),
-          (callArena, errno) -> (int) Socketpair.HANDLE.invokeExact(errno, AF_UNIX, type, 0, pair));
-      return pair.toArray(JAVA_INT);
-    }
-  }
-
-  /**
    * Gives a socket a name in the abstract namespace (bind(2), unix(7)). The name belongs to the
    * network namespace, needs no file and vanishes with the socket. Every user of the machine can
    * connect: check {@link #peerCredentials}.
@@ -119,17 +94,6 @@ public final class UnixSockets {
   }
 
   /**
-   * Gives a socket a name in the file system (bind(2)). The file stays when the socket is closed.
-   *
-   * @param socket descriptor
-   * @param path file to create, at most 107 bytes long
-   * @throws LibcException if the call fails, EADDRINUSE if the file exists
-   */
-  public static void bindPath(int socket, Path path) {
-    bind(socket, pathAddress(path), path::toString);
-  }
-
-  /**
    * Connects to an abstract name (connect(2)). Blocks while the listener's queue is full.
    *
    * @param socket descriptor
@@ -139,19 +103,6 @@ public final class UnixSockets {
   public static void connectAbstract(int socket, byte[] name) {
     byte[] address = abstractAddress(name);
     connect(socket, address, () -> "the abstract name " + printable(name));
-  }
-
-  /**
-   * Connects to a socket in the file system (connect(2)). Blocks while the listener's queue is
-   * full.
-   *
-   * @param socket descriptor
-   * @param path as given to {@link #bindPath}
-   * @throws LibcException if the call fails, ECONNREFUSED if nobody listens, ENOENT if there is no
-   *     such file
-   */
-  public static void connectPath(int socket, Path path) {
-    connect(socket, pathAddress(path), path::toString);
   }
 
   /**
@@ -236,21 +187,6 @@ public final class UnixSockets {
   }
 
   /**
-   * Sends all bytes, the descriptors with the first (sendmsg(2)), on a blocking socket.
-   *
-   * @param socket connected descriptor
-   * @param bytes what to send; at least one byte if there are descriptors
-   * @param fds descriptors of which the receiver gets duplicates
-   * @throws LibcException if a call fails; some of the bytes may have been sent
-   */
-  public static void sendAll(int socket, byte[] bytes, int... fds) {
-    int sent = sendmsg(socket, bytes, 0, bytes.length, fds, 0);
-    while (sent < bytes.length) {
-      sent += sendmsg(socket, bytes, sent, bytes.length - sent, NO_FDS, 0);
-    }
-  }
-
-  /**
    * Receives bytes and descriptors (recvmsg(2)). Blocks until there is something or the peer hung
    * up.
    *
@@ -301,7 +237,7 @@ public final class UnixSockets {
 
   /**
    * Who is at the other end of a UNIX socket (SO_PEERCRED in unix(7)): the process that called
-   * connect, listen or socketpair.
+   * connect or listen.
    *
    * @param socket connected descriptor
    * @return ids as seen from this process's namespaces
@@ -373,19 +309,6 @@ public final class UnixSockets {
     return address;
   }
 
-  /** struct sockaddr_un of a path: family, the path, a zero byte. */
-  private static byte[] pathAddress(Path path) {
-    byte[] name = path.toString().getBytes(StandardCharsets.UTF_8);
-    if (name.length == 0 || name.length > MAX_ABSTRACT_NAME_BYTES) {
-      throw new IllegalArgumentException(
-          "a socket's path has 1 to " + MAX_ABSTRACT_NAME_BYTES + " bytes, not " + name.length);
-    }
-    byte[] address = new byte[Short.BYTES + name.length + 1];
-    address[0] = AF_UNIX;
-    System.arraycopy(name, 0, address, Short.BYTES, name.length);
-    return address;
-  }
-
   private static String printable(byte[] name) {
     return new String(name, StandardCharsets.ISO_8859_1).replaceAll("[^ -~]", "?");
   }
@@ -425,13 +348,6 @@ public final class UnixSockets {
   private static final class Socket {
     private static final MethodHandle HANDLE =
         BINDER.withErrno("socket", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT));
-  }
-
-  // int socketpair(int domain, int type, int protocol, int sv[2])
-  private static final class Socketpair {
-    private static final MethodHandle HANDLE =
-        BINDER.withErrno(
-            "socketpair", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS));
   }
 
   // int bind(int fd, const struct sockaddr *addr, socklen_t len)

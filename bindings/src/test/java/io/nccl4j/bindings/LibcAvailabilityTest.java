@@ -22,7 +22,7 @@ class LibcAvailabilityTest {
     public static void main(String[] arguments) {
       System.out.println(Libc.isAvailable() + " " + Libc.unavailableReason());
       try {
-        System.out.println(Processes.getpid());
+        System.out.println(Processes.getuid());
       } catch (UnsupportedOperationException e) {
         System.out.println(e.getMessage());
       }
@@ -70,6 +70,8 @@ class LibcAvailabilityTest {
     FunctionDescriptor type = FunctionDescriptor.of(JAVA_INT);
     assertNotNull(binder.plain("getpid", type));
     assertNull(binder.optional("no_such_function", type));
+    assertNull(binder.optionalWithErrno("no_such_function", type));
+    assertNotNull(binder.optionalWithErrno("setenv", type));
     assertThrows(AssertionError.class, () -> binder.plain("getuid", type));
   }
 

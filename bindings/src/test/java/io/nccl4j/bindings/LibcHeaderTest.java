@@ -70,14 +70,13 @@ class LibcHeaderTest {
       #include <unistd.h>
       #define SC_PAGESIZE _SC_PAGESIZE
       #define SYS_GETTID SYS_gettid
-      #define SYS_PIDFD_OPEN SYS_pidfd_open
       #define HOLDS(condition) _Static_assert(condition, #condition)
       HOLDS(PTHREAD_PROCESS_SHARED == 1);
       HOLDS(PTHREAD_MUTEX_ROBUST == 1);
       HOLDS(PTHREAD_MUTEX_ERRORCHECK == 2);
       HOLDS(SCM_RIGHTS == 1);
       HOLDS(MSG_CTRUNC == 0x8 && MSG_TRUNC == 0x20);
-      HOLDS(SHUT_RD == 0 && SHUT_WR == 1 && SHUT_RDWR == 2);
+      HOLDS(SHUT_WR == 1);
       HOLDS(_SC_PAGESIZE == 30);
       HOLDS(sizeof(pthread_mutex_t) <= 64 && _Alignof(pthread_mutex_t) <= 8);
       HOLDS(sizeof(pthread_mutexattr_t) <= 64);
@@ -99,7 +98,7 @@ class LibcHeaderTest {
     for (Class<?> holder : HOLDERS) {
       constants += appendConstants(source, holder);
     }
-    assertTrue(constants > 90, constants + " constants");
+    assertTrue(constants > 80, constants + " constants");
     STRUCTS.forEach((name, layout) -> appendStruct(source, name, layout));
     Path file = Files.writeString(directory.resolve("headers.c"), source);
     Process compiler =

@@ -9,12 +9,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.BitSet;
-import java.util.Set;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Processors, processes and threads. */
+/** Processors, users and threads. */
 class LibcProcessTest {
   @BeforeEach
   void requireLibc() {
@@ -22,8 +21,7 @@ class LibcProcessTest {
   }
 
   @Test
-  void processAndUserAreThoseOfJava() throws Exception {
-    assertEquals(ProcessHandle.current().pid(), Processes.getpid());
+  void userIsThatOfJava() throws Exception {
     assertEquals(Files.getAttribute(Path.of("/proc/self"), "unix:uid"), Processes.getuid());
   }
 
@@ -69,40 +67,5 @@ class LibcProcessTest {
             });
     Thread.ofVirtual().start(pinned);
     assertFalse(pinned.get().isEmpty());
-  }
-
-  @Test
-  void signalZeroTellsWhetherAProcessExists() throws Exception {
-    Process child = new ProcessBuilder("sleep", "60").start();
-    int pid = (int) child.pid();
-    assertTrue(Processes.processExists(pid));
-    assertEquals(0, Processes.kill(pid, Processes.SIGKILL));
-    assertEquals(128 + Processes.SIGKILL, child.waitFor());
-    assertFalse(Processes.processExists(pid));
-    assertEquals(Errno.ESRCH, Processes.kill(pid, 0));
-    assertThrows(IllegalArgumentException.class, () -> Processes.kill(0, 0));
-    assertThrows(IllegalArgumentException.class, () -> Processes.kill(-1, 0));
-  }
-
-  @Test
-  void aProcessDescriptorBecomesReadableAtItsEnd() throws Exception {
-    Process child = new ProcessBuilder("sleep", "60").start();
-    int fd;
-    try {
-      fd = Processes.pidfdOpen((int) child.pid());
-    } catch (LibcException e) {
-      child.destroyForcibly();
-      assertTrue(Set.of(Errno.ENOSYS, Errno.EPERM).contains(e.errno()), e.getMessage());
-      return;
-    }
-    assertEquals(0, Descriptors.poll(fd, Descriptors.POLLIN, 0));
-    child.destroyForcibly();
-    assertEquals(
-        Descriptors.POLLIN, Descriptors.poll(fd, Descriptors.POLLIN, 10_000) & Descriptors.POLLIN);
-    Descriptors.close(fd);
-    child.waitFor();
-    int pid = (int) child.pid();
-    assertEquals(
-        Errno.ESRCH, LibcConditions.failsWithoutLeak(() -> Processes.pidfdOpen(pid)).errno());
   }
 }

@@ -17,7 +17,6 @@ import java.util.UUID;
 import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** UNIX sockets: names, descriptors that travel, credentials, waiting. */
 class LibcSocketTest {
@@ -25,8 +24,6 @@ class LibcSocketTest {
   private static final int PACKETS = UnixSockets.SOCK_SEQPACKET | UnixSockets.SOCK_CLOEXEC;
   private static final int NO_FD = 1_000_000_000;
   private static final int[] NONE = {};
-
-  @TempDir Path directory;
 
   @BeforeEach
   void requireLibc() {
@@ -42,6 +39,26 @@ class LibcSocketTest {
     UnixSockets.bindAbstract(socket, name);
     UnixSockets.listen(socket, 8);
     return socket;
+  }
+
+  /** Two that are connected to each other. */
+  private static int[] pair(int type) {
+    byte[] name = uniqueName();
+    int listener = UnixSockets.socket(type);
+    UnixSockets.bindAbstract(listener, name);
+    UnixSockets.listen(listener, 1);
+    int client = UnixSockets.socket(type);
+    UnixSockets.connectAbstract(client, name);
+    int accepted = UnixSockets.accept4(listener, UnixSockets.SOCK_CLOEXEC);
+    Descriptors.close(listener);
+    return new int[] {client, accepted};
+  }
+
+  private static void sendAll(int socket, byte[] bytes, int... fds) {
+    int sent = UnixSockets.sendmsg(socket, bytes, 0, bytes.length, fds, 0);
+    while (sent < bytes.length) {
+      sent += UnixSockets.sendmsg(socket, bytes, sent, bytes.length - sent, NONE, 0);
+    }
   }
 
   private static void closeAll(int... fds) {
@@ -75,7 +92,7 @@ class LibcSocketTest {
               Memory.munmap(memory);
               Descriptors.eventfdWrite(message.fds()[1], 1);
               closeAll(message.fds());
-              UnixSockets.sendAll(connection, new byte[] {1});
+              sendAll(connection, new byte[] {1});
               Descriptors.close(connection);
               return new String(message.bytes(), UTF_8);
             });
@@ -85,7 +102,7 @@ class LibcSocketTest {
     int file = Memory.memfdCreate("travels", Memory.MFD_CLOEXEC);
     Memory.ftruncate(file, 4096);
     int counter = Descriptors.eventfd(0, Descriptors.EFD_CLOEXEC);
-    UnixSockets.sendAll(client, "two descriptors".getBytes(UTF_8), file, counter);
+    sendAll(client, "two descriptors".getBytes(UTF_8), file, counter);
     assertEquals("two descriptors", server.get());
     assertArrayEquals(new byte[] {1}, UnixSockets.recvmsg(client, 8, 0, 0).bytes());
     ReceivedMessage end = UnixSockets.recvmsg(client, 8, 0, 0);
@@ -100,11 +117,11 @@ class LibcSocketTest {
   @Test
   void receivedDescriptorsAreNewOnesForTheSameFile() throws Exception {
     for (int type : new int[] {STREAM, PACKETS}) {
-      int[] pair = UnixSockets.socketpair(type);
+      int[] pair = pair(type);
       int file = Memory.memfdCreate("same", Memory.MFD_CLOEXEC);
       int[] sent = new int[UnixSockets.MAX_FDS_PER_MESSAGE];
       Arrays.fill(sent, file);
-      UnixSockets.sendAll(pair[0], new byte[] {5, 6}, sent);
+      sendAll(pair[0], new byte[] {5, 6}, sent);
       ReceivedMessage message = UnixSockets.recvmsg(pair[1], 2, sent.length, 0);
       assertArrayEquals(new byte[] {5, 6}, message.bytes());
       assertEquals(sent.length, message.fds().length);
@@ -123,13 +140,13 @@ class LibcSocketTest {
 
   @Test
   void descriptorsThatDoNotFitAreClosedAndReported() {
-    int[] pair = UnixSockets.socketpair(PACKETS);
+    int[] pair = pair(PACKETS);
     int file = Memory.memfdCreate("lost", Memory.MFD_CLOEXEC);
     for (int room : new int[] {0, 1, 2}) {
       LibcException failure =
           LibcConditions.failsWithoutLeak(
               () -> {
-                UnixSockets.sendAll(pair[0], new byte[] {1}, file, file, file);
+                sendAll(pair[0], new byte[] {1}, file, file, file);
                 UnixSockets.recvmsg(pair[1], 8, room, 0);
               });
       assertEquals("recvmsg", failure.function());
@@ -139,7 +156,7 @@ class LibcSocketTest {
     LibcException cut =
         LibcConditions.failsWithoutLeak(
             () -> {
-              UnixSockets.sendAll(pair[0], new byte[9], file);
+              sendAll(pair[0], new byte[9], file);
               UnixSockets.recvmsg(pair[1], 8, 1, 0);
             });
     assertEquals(Errno.EMSGSIZE, cut.errno());
@@ -149,39 +166,14 @@ class LibcSocketTest {
 
   @Test
   void peerIsThisProcess() {
-    int[] pair = UnixSockets.socketpair(STREAM);
+    int[] pair = pair(STREAM);
     PeerCredentials peer = UnixSockets.peerCredentials(pair[0]);
-    assertEquals(Processes.getpid(), peer.pid());
+    assertEquals(ProcessHandle.current().pid(), peer.pid());
     assertEquals(Processes.getuid(), peer.uid());
     closeAll(pair);
     assertEquals(
         Errno.EBADF,
         LibcConditions.failsWithoutLeak(() -> UnixSockets.peerCredentials(NO_FD)).errno());
-  }
-
-  @Test
-  void pathsNameSocketsToo() {
-    Path path = directory.resolve("socket");
-    int listener = UnixSockets.socket(STREAM);
-    UnixSockets.bindPath(listener, path);
-    UnixSockets.listen(listener, 1);
-    int client = UnixSockets.socket(STREAM);
-    UnixSockets.connectPath(client, path);
-    int connection = UnixSockets.accept4(listener, UnixSockets.SOCK_CLOEXEC);
-    UnixSockets.sendAll(client, "hello".getBytes(UTF_8));
-    assertEquals("hello", new String(UnixSockets.recvmsg(connection, 64, 0, 0).bytes(), UTF_8));
-    int other = UnixSockets.socket(STREAM);
-    assertEquals(
-        Errno.EADDRINUSE,
-        LibcConditions.failsWithoutLeak(() -> UnixSockets.bindPath(other, path)).errno());
-    assertEquals(
-        Errno.ENOENT,
-        LibcConditions.failsWithoutLeak(
-                () -> UnixSockets.connectPath(other, directory.resolve("none")))
-            .errno());
-    closeAll(listener, client, connection, other);
-    Path tooLong = Path.of("/" + "x".repeat(107));
-    assertThrows(IllegalArgumentException.class, () -> UnixSockets.connectPath(0, tooLong));
   }
 
   @Test
@@ -206,7 +198,7 @@ class LibcSocketTest {
 
   @Test
   void pollReturnsAfterItsTime() {
-    int[] pair = UnixSockets.socketpair(STREAM);
+    int[] pair = pair(STREAM);
     long start = System.nanoTime();
     assertEquals(0, Descriptors.poll(pair[0], Descriptors.POLLIN, 50));
     long millis = (System.nanoTime() - start) / 1_000_000;
@@ -251,7 +243,7 @@ class LibcSocketTest {
 
   @Test
   void nothingToReceiveIsEagain() {
-    int[] pair = UnixSockets.socketpair(STREAM);
+    int[] pair = pair(STREAM);
     assertEquals(
         Errno.EAGAIN,
         LibcConditions.failsWithoutLeak(
@@ -260,15 +252,14 @@ class LibcSocketTest {
     UnixSockets.shutdown(pair[1], UnixSockets.SHUT_WR);
     assertEquals(0, UnixSockets.recvmsg(pair[0], 8, 8, 0).bytes().length);
     Descriptors.close(pair[1]);
-    LibcException gone =
-        LibcConditions.failsWithoutLeak(() -> UnixSockets.sendAll(pair[0], new byte[] {1}));
+    LibcException gone = LibcConditions.failsWithoutLeak(() -> sendAll(pair[0], new byte[] {1}));
     assertEquals(Errno.EPIPE, gone.errno());
     Descriptors.close(pair[0]);
   }
 
   @Test
   void aLongMessageArrivesWhole() throws Exception {
-    int[] pair = UnixSockets.socketpair(STREAM);
+    int[] pair = pair(STREAM);
     byte[] bytes = new byte[3_000_000];
     for (int i = 0; i < bytes.length; i++) {
       bytes[i] = (byte) (i * 31 >> 3);
@@ -276,7 +267,7 @@ class LibcSocketTest {
     FutureTask<Void> sender =
         new FutureTask<>(
             () -> {
-              UnixSockets.sendAll(pair[0], bytes, pair[0]);
+              sendAll(pair[0], bytes, pair[0]);
               return null;
             });
     Thread.ofPlatform().name("sender").start(sender);
@@ -314,17 +305,15 @@ class LibcSocketTest {
         new int[] {
           LibcConditions.failsWithoutLeak(() -> UnixSockets.listen(NO_FD, 1)).errno(),
           LibcConditions.failsWithoutLeak(() -> UnixSockets.accept4(NO_FD, 0)).errno(),
-          LibcConditions.failsWithoutLeak(() -> UnixSockets.shutdown(NO_FD, UnixSockets.SHUT_RDWR))
+          LibcConditions.failsWithoutLeak(() -> UnixSockets.shutdown(NO_FD, UnixSockets.SHUT_WR))
               .errno(),
           LibcConditions.failsWithoutLeak(() -> UnixSockets.recvmsg(NO_FD, 1, 1, 0)).errno(),
-          LibcConditions.failsWithoutLeak(() -> UnixSockets.sendAll(NO_FD, new byte[1])).errno()
+          LibcConditions.failsWithoutLeak(() -> sendAll(NO_FD, new byte[1])).errno()
         }) {
       assertEquals(Errno.EBADF, errno);
     }
     LibcException type = LibcConditions.failsWithoutLeak(() -> UnixSockets.socket(0x3f));
     assertEquals("socket", type.function());
-    assertEquals(
-        type.errno(),
-        assertThrows(LibcException.class, () -> UnixSockets.socketpair(0x3f)).errno());
+    assertTrue(type.errno() > 0, type::toString);
   }
 }

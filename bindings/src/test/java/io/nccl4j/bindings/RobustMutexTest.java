@@ -120,7 +120,7 @@ class RobustMutexTest {
 
   @Test
   void theDeathOfAProcessIsNoticedAtOnce() throws Exception {
-    String file = "/proc/" + Processes.getpid() + "/fd/" + fd;
+    String file = "/proc/" + ProcessHandle.current().pid() + "/fd/" + fd;
     Process child =
         LibcConditions.startJava(List.of("--enable-native-access=ALL-UNNAMED"), Holder.class, file);
     try (BufferedReader output = child.inputReader()) {
@@ -129,7 +129,7 @@ class RobustMutexTest {
       long word = RobustMutex.wordOffset();
       assertTrue(RobustMutex.isHeld(mutex, word));
       long killed = System.nanoTime();
-      assertEquals(0, Processes.kill((int) child.pid(), Processes.SIGKILL));
+      child.destroyForcibly();
       long micros = (awaitFree(word) - killed) / 1000;
       System.out.println("death of a process noticed after " + micros + " us");
       assertTrue(micros < 100_000, micros + " us");

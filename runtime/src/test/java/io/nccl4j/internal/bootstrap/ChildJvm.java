@@ -1,9 +1,14 @@
 package io.nccl4j.internal.bootstrap;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -16,6 +21,8 @@ import java.util.concurrent.TimeUnit;
 /** A child process that runs a main class of the tests; its output is read line by line. */
 public final class ChildJvm implements AutoCloseable {
   private static final String END = "<end>";
+  private static final int SIGCONT = 18;
+  private static final int SIGSTOP = 19;
 
   private final Process process;
   private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
@@ -137,6 +144,34 @@ public final class ChildJvm implements AutoCloseable {
   /** Ends it with SIGKILL, without waiting. */
   public void kill() {
     process.destroyForcibly();
+  }
+
+  /** Stops it, until {@link #resume}. */
+  public void stop() {
+    signal(SIGSTOP);
+  }
+
+  /** Lets it go on. */
+  public void resume() {
+    signal(SIGCONT);
+  }
+
+  @SuppressWarnings("restricted") // signals that the project itself never sends
+  private void signal(int signal) {
+    Linker linker = Linker.nativeLinker();
+    MethodHandle kill =
+        linker.downcallHandle(
+            linker.defaultLookup().find("kill").orElseThrow(),
+            FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
+    int result;
+    try {
+      result = (int) kill.invokeExact((int) process.pid(), signal);
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+    if (result != 0) {
+      throw new AssertionError("no signal " + signal + " to process " + process.pid());
+    }
   }
 
   /** Waits for its end. */

@@ -12,7 +12,6 @@ import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.Memory;
-import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.RobustMutex;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.lang.foreign.MemorySegment;
@@ -235,7 +234,7 @@ class DeathWatchTest {
     }
     watch.watch();
     ChildJvm stopped = children.get(0);
-    Processes.kill((int) stopped.pid(), Processes.SIGSTOP);
+    stopped.stop();
     Thread.sleep(50);
     long start = System.nanoTime();
     children.get(1).kill();
@@ -244,7 +243,7 @@ class DeathWatchTest {
     long millis = (death.nanos() - start) / 1_000_000;
     assertTrue(millis < LIMIT_MILLIS, millis + " ms");
     noDeath(300);
-    Processes.kill((int) stopped.pid(), Processes.SIGCONT);
+    stopped.resume();
     assertTrue(stopped.expect("dead").startsWith("2 "));
     stopped.kill();
     assertEquals(1, nextDeath().process());

@@ -16,7 +16,6 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.bindings.Processes;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -230,7 +229,7 @@ class PeerDeathTest {
       int asleep = (dead + new int[] {3, 1, 2}[kill / processes % 3]) % processes;
       ChildJvm stopped = ranks.get(asleep);
       ChildJvm victim = ranks.get(dead);
-      assertEquals(0, Processes.kill((int) stopped.pid(), Processes.SIGSTOP));
+      stopped.stop();
       Thread.sleep(20);
       long start = System.nanoTime();
       victim.kill();
@@ -241,7 +240,7 @@ class PeerDeathTest {
         }
       }
       long goesOn = System.nanoTime();
-      assertEquals(0, Processes.kill((int) stopped.pid(), Processes.SIGCONT));
+      stopped.resume();
       afterwards.add(millis(goesOn, failedNaming(stopped, dead)));
       for (ChildJvm survivor : ranks) {
         survivor.tell("close");
