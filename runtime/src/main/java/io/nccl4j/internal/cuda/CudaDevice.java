@@ -310,8 +310,8 @@ final class CudaDevice implements Device {
 
   @Override
   public DeviceBuffer wrap(@Nullable MemorySegment segment) {
-    NativeSegments.requireSharable(segment);
-    return wrap(segment.address(), segment.byteSize());
+    MemorySegment sharable = NativeSegments.requireSharable(segment);
+    return wrap(sharable.address(), sharable.byteSize());
   }
 
   @Override

@@ -95,7 +95,7 @@ public final class CudaInfo {
           version = isNccl ? CudaLibraries.versionText(number) : CudaLibraries.cudaText(number);
           problem = number < oldest ? "older than " + floor : "";
         } catch (IllegalStateException e) {
-          problem = e.getMessage();
+          problem = String.valueOf(e.getMessage());
         }
         yield new LibraryInfo(
             file,
@@ -170,7 +170,7 @@ public final class CudaInfo {
       }
       return handles;
     } catch (NcclException e) {
-      facts.add(new Fact("devices", e.getMessage()));
+      facts.add(new Fact("devices", String.valueOf(e.getMessage())));
       return List.of();
     }
   }

@@ -89,7 +89,7 @@ final class CudaLibraries {
     } catch (IllegalStateException e) {
       throw (BackendUnavailableException)
           new BackendUnavailableException(
-                  e.getMessage(),
+                  String.valueOf(e.getMessage()),
                   library == GpuLibrary.CUDA
                       ? "install NVIDIA's driver"
                       : "name another file with " + library.variable())

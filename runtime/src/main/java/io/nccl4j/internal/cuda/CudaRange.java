@@ -12,6 +12,7 @@ import io.nccl4j.bindings.cuda.Cuda;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
@@ -107,9 +108,12 @@ final class CudaRange implements AddressRange {
 
   /** The mappings that touch a part, by offset. */
   private NavigableMap<Long, Mapping> mapped(long offset, long size) {
-    Long before = mappings.floorKey(offset);
-    boolean reaches = before != null && before + mappings.get(before).bytes > offset;
-    return mappings.subMap(reaches ? before : offset, true, offset + size, false);
+    Map.Entry<Long, Mapping> before = mappings.floorEntry(offset);
+    long first =
+        before != null && before.getKey() + before.getValue().bytes > offset
+            ? before.getKey()
+            : offset;
+    return mappings.subMap(first, true, offset + size, false);
   }
 
   /** The mappings that make up a part without gaps, and end with it if {@code whole}. */

@@ -6,6 +6,7 @@ import io.nccl4j.internal.schedule.Work;
 /** An operation that NCCL carries out. */
 final class CudaWork extends Work {
   /** Set once, before the first use. */
+  @SuppressWarnings("NullAway.Init")
   CudaCommunicator communicator;
 
   /** NCCL's handle of the reduction made for this operation; −1 if there is none. */

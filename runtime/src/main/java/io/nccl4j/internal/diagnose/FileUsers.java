@@ -23,7 +23,11 @@ final class FileUsers {
   record Identity(long device, long number) {
     static Identity of(Path file) throws IOException {
       Map<String, Object> attributes = Files.readAttributes(file, "unix:dev,ino");
-      return new Identity((Long) attributes.get("dev"), (Long) attributes.get("ino"));
+      if (attributes.get("dev") instanceof Long device
+          && attributes.get("ino") instanceof Long number) {
+        return new Identity(device, number);
+      }
+      throw new IOException(file + " has no device and number");
     }
 
     /** As maps(5) write them: hexadecimal major and minor number, decimal number of the file. */

@@ -5,4 +5,7 @@
  *
  * <p>Nothing here needs a GPU, and nothing but the proof that a file is unused calls the C library.
  */
+@NullMarked
 package io.nccl4j.internal.diagnose;
+
+import org.jspecify.annotations.NullMarked;

@@ -6,6 +6,7 @@ import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.RobustMutex;
 import io.nccl4j.internal.spi.HelperThread;
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -131,7 +132,8 @@ final class DeathWatch {
     try {
       awaitHeld();
     } catch (ExecutionException e) {
-      throw notHeld("cannot hold its death signal: " + e.getCause().getMessage(), e.getCause());
+      Throwable cause = Objects.requireNonNullElse(e.getCause(), e);
+      throw notHeld("cannot hold its death signal: " + cause.getMessage(), cause);
     } catch (TimeoutException e) {
       throw notHeld("does not hold its death signal after " + HOLD_SECONDS + " s", e);
     }

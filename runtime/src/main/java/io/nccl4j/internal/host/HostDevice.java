@@ -140,8 +140,7 @@ final class HostDevice implements Device {
 
   @Override
   public DeviceBuffer wrap(@Nullable MemorySegment segment) {
-    NativeSegments.requireSharable(segment);
-    return new HostBuffer(this, segment);
+    return new HostBuffer(this, NativeSegments.requireSharable(segment));
   }
 
   @Override

@@ -21,6 +21,7 @@ final class HostWork extends Work {
   static final int SHOWN = 7;
 
   /** Set once, before the first use. */
+  @SuppressWarnings("NullAway.Init")
   HostCommunicator communicator;
 
   /** One of the constants above. */

@@ -17,7 +17,7 @@ import org.apache.logging.log4j.Logger;
 public final class ProcessFiles {
   private static final Logger LOG = LogManager.getLogger(ProcessFiles.class);
 
-  /** A soft limit that there is none of: see {@link #softLimit}. */
+  /** What {@link #softLimit} returns where there is no limit. */
   public static final long UNLIMITED = Long.MAX_VALUE;
 
   // Fields of PID/stat after the closing parenthesis of the command's name.

@@ -16,10 +16,11 @@ import org.jspecify.annotations.Nullable;
 final class Arguments {
   private Arguments() {}
 
-  static void present(@Nullable Object argument, String name, OpKind kind) {
+  static <T> T present(@Nullable T argument, String name, OpKind kind) {
     if (argument == null) {
       throw new InvalidArgumentException(kind.label() + ": " + name + " is null", "pass a " + name);
     }
+    return argument;
   }
 
   /** The bytes of {@code blocks} blocks of {@code count} elements. */
@@ -194,8 +195,8 @@ final class Arguments {
     }
   }
 
-  static void reduction(@Nullable ReduceOp op, DataType type, Device device, OpKind kind) {
-    present(op, "reduction", kind);
+  static void reduction(@Nullable ReduceOp given, DataType type, Device device, OpKind kind) {
+    ReduceOp op = present(given, "reduction", kind);
     DeviceBuffer scalar = op.deviceScalar();
     if (scalar != null) {
       buffer(scalar, type.byteSize(), type, device, "scalar", kind);

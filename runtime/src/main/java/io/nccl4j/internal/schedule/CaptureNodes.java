@@ -46,14 +46,22 @@ public final class CaptureNodes<S, N> {
     return works++;
   }
 
+  private TreeSet<Integer> of(S stream) {
+    TreeSet<Integer> frontier = frontiers.get(stream);
+    if (frontier == null) {
+      throw new IllegalStateException("the stream is not in the capture");
+    }
+    return frontier;
+  }
+
   /** The nodes after which the stream's next one comes. */
   public int[] frontier(S stream) {
-    return frontiers.get(stream).stream().mapToInt(Integer::intValue).toArray();
+    return of(stream).stream().mapToInt(Integer::intValue).toArray();
   }
 
   /** Adds a node that was made with the stream's {@link #frontier}. */
   public void add(S stream, N node) {
-    TreeSet<Integer> frontier = frontiers.get(stream);
+    TreeSet<Integer> frontier = of(stream);
     frontier.clear();
     frontier.add(nodes.size());
     nodes.add(node);
@@ -114,7 +122,7 @@ public final class CaptureNodes<S, N> {
    */
   public List<N> joinedNodes() {
     boolean[] reached = new boolean[nodes.size()];
-    frontiers.get(origin).forEach(node -> reach(node, reached));
+    of(origin).forEach(node -> reach(node, reached));
     for (boolean node : reached) {
       if (!node) {
         throw new InvalidUsageException(

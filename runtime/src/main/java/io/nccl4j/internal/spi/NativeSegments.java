@@ -10,12 +10,12 @@ public final class NativeSegments {
   private NativeSegments() {}
 
   /**
-   * Throws unless other threads may read and write the segment's memory.
+   * The segment; throws unless other threads may read and write its memory.
    *
    * @throws InvalidArgumentException if it is null, on the heap, read-only or confined
    * @throws InvalidUsageException if its arena is closed
    */
-  public static void requireSharable(@Nullable MemorySegment segment) {
+  public static MemorySegment requireSharable(@Nullable MemorySegment segment) {
     if (segment == null) {
       throw new InvalidArgumentException("the segment is null", "pass native memory");
     }
@@ -37,5 +37,6 @@ public final class NativeSegments {
           "allocate it from Arena.ofShared(), Arena.ofAuto() or Arena.global(): other threads move"
               + " the data");
     }
+    return segment;
   }
 }
