@@ -20,7 +20,7 @@ public class AbortedException extends NcclException {
   }
 
   /**
-   * A failure that certain ranks are to blame for.
+   * A failure for which certain ranks are to blame.
    *
    * @param message what was wrong
    * @param remedy what the caller can do, or an empty string

@@ -2,12 +2,12 @@ package io.nccl4j;
 
 import java.util.Locale;
 
-/** Where ranks run and through what they communicate. */
+/** Where ranks run and how they communicate. */
 public enum Backend {
   /** {@link #CUDA} where a GPU, its driver and NCCL are usable, otherwise {@link #HOST}. */
   AUTO,
   /**
-   * The embedded engine: ranks as threads or processes of one machine over shared memory; nothing
+   * The embedded engine: ranks are threads or processes of one machine that share memory; nothing
    * to install.
    */
   HOST,
@@ -22,9 +22,9 @@ public enum Backend {
   }
 
   /**
-   * What this backend found on this machine: libraries, devices, features, and if it cannot be
-   * used, why. Never throws because something is missing. {@link #HOST} loads no library of {@link
-   * #CUDA}; {@link #AUTO} stands for the one that it chooses.
+   * What this backend found on this machine: libraries, devices, features, and why it cannot be
+   * used, if so. Never throws because something is missing. {@link #HOST} loads no library of
+   * {@link #CUDA}; {@link #AUTO} stands for the backend it chooses.
    */
   public BackendInfo info() {
     return Provider.get().info(this);

@@ -3,16 +3,16 @@ package io.nccl4j;
 import java.util.List;
 
 /**
- * What a backend found on this machine, made by {@link Backend#info()}. Texts are for people; an
- * empty one means that it is not known, or that there is nothing to say.
+ * What a backend found on this machine, as returned by {@link Backend#info()}. Texts are meant for
+ * people; an empty one means unknown, or nothing to say.
  *
- * @param backend which one, never {@link Backend#AUTO}
+ * @param backend the backend, never {@link Backend#AUTO}
  * @param problem why it cannot be used, in one line; empty if it can
- * @param remedy what to do about that
+ * @param remedy what to do about the problem
  * @param libraries the native libraries it needs
  * @param devices what ranks can run on
- * @param features what is there and what is not, with the reason
- * @param facts whatever else is worth knowing, by name
+ * @param features features present and absent, with the reason
+ * @param facts other facts worth knowing, by name
  */
 public record BackendInfo(
     Backend backend,
@@ -30,12 +30,12 @@ public record BackendInfo(
     facts = List.copyOf(facts);
   }
 
-  /** Whether communicators can be created on it. */
+  /** Whether communicators can be created on this backend. */
   public boolean isUsable() {
     return problem.isEmpty();
   }
 
-  /** Whether there is a feature of this name and it is present. */
+  /** Whether a feature of this name is present. */
   public boolean hasFeature(String name) {
     return features.stream().anyMatch(f -> f.isPresent() && f.name().equals(name));
   }
@@ -47,10 +47,10 @@ public record BackendInfo(
    * @param path the file that was loaded; empty if none was
    * @param foundBy the rule that led to the file
    * @param version its version, for example {@code 2.30.7}
-   * @param headers the version of the header that nccl4j's bindings were made from
-   * @param floor the oldest version that nccl4j takes
-   * @param problem why it does not serve, in one line; empty if it does
-   * @param tried the places that were tried and did not serve, each with the reason
+   * @param headers the version of the header that nccl4j's bindings were generated from
+   * @param floor the oldest version that nccl4j accepts
+   * @param problem why it cannot be used, in one line; empty if it can
+   * @param tried the places that were tried in vain, each with the reason
    */
   public record LibraryInfo(
       String name,
@@ -78,8 +78,8 @@ public record BackendInfo(
    * @param ordinal its number on the backend
    * @param name for example {@code NVIDIA H200}
    * @param computeCapability for example {@code 9.0}
-   * @param memoryBytes size of its memory; −1 if it is not known
-   * @param freeBytes what a process that uses the device finds free; −1 if it is not known
+   * @param memoryBytes size of its memory; −1 if unknown
+   * @param freeBytes free memory as seen by a process that uses the device; −1 if unknown
    * @param pciAddress as in {@code /sys/bus/pci/devices}
    */
   public record DeviceInfo(
@@ -91,7 +91,7 @@ public record BackendInfo(
       String pciAddress) {}
 
   /**
-   * Something that not every machine or library has.
+   * A capability that not every machine or library has.
    *
    * @param name what it is
    * @param isPresent whether it can be used here

@@ -1,8 +1,6 @@
 package io.nccl4j;
 
-/**
- * The backend that was asked for cannot run here; the message says why and what to install or set.
- */
+/** The requested backend cannot run here; the message says why and what to install or set. */
 public class BackendUnavailableException extends NcclException {
   private static final long serialVersionUID = 1L;
 

@@ -3,16 +3,16 @@ package io.nccl4j;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Numbers of bytes in the environment: with a binary suffix K, M or G, or without. */
+/** Numbers of bytes in the environment, optionally with a binary suffix K, M or G. */
 final class ByteText {
   private static final Pattern FORM = Pattern.compile("([1-9][0-9]{0,17})([KMG]?)");
 
   private ByteText() {}
 
   /**
-   * The number.
+   * Parses a number of bytes.
    *
-   * @throws InvalidArgumentException if it is none
+   * @throws InvalidArgumentException if {@code text} is none
    */
   static long parse(String setting, String text) {
     Matcher matcher = FORM.matcher(text);

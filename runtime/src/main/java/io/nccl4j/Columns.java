@@ -3,7 +3,7 @@ package io.nccl4j;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Lays out a table of text: numbers to the right, the rest to the left, two blanks between. */
+/** Lays out a table of text: numbers right-aligned, the rest left-aligned, two blanks between. */
 final class Columns {
   private final List<String[]> rows = new ArrayList<>();
 
@@ -15,7 +15,7 @@ final class Columns {
     rows.add(cells);
   }
 
-  /** A line for each row, each with a line end. */
+  /** One line per row, each with a line end. */
   @Override
   public String toString() {
     int columns = rows.getFirst().length;

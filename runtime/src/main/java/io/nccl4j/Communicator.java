@@ -12,11 +12,11 @@ import org.jspecify.annotations.Nullable;
  * One rank's membership in a set of ranks that communicate.
  *
  * <p><b>Operations</b> are queued on a stream and return at once; the stream, or an event in it,
- * tells when they are complete. All ranks must issue the same collectives of a communicator in the
+ * tells when they are complete. All ranks must issue the same collectives on a communicator in the
  * same order, whatever their streams. Counts are in elements, may exceed 2<sup>31</sup>, and may be
  * 0. Each buffer must lie on this communicator's device, be at least as large as the operation
  * needs, start at a multiple of the element size, and stay open until the operation is complete. A
- * null buffer is accepted only where a rank's argument is said to be unused.
+ * buffer may be null only where it is documented as unused on a rank.
  *
  * <p><b>In place.</b> Send and receive ranges must not overlap, except exactly as follows ({@code
  * send} and {@code recv} here are start addresses): allReduce, broadcast and reduce with {@code
@@ -25,18 +25,18 @@ import org.jspecify.annotations.Nullable;
  * root with {@code recv == send + root·count}; the v-forms likewise with displacements. allToAll
  * has no in-place form.
  *
- * <p><b>Determinism.</b> On the host backend every rank gets the same bits, on every run with the
+ * <p><b>Determinism.</b> On the host backend every rank gets the same bits, in every run with the
  * same number of ranks.
  *
- * <p><b>Threads.</b> One thread at a time; handing over is fine, overlapping calls are refused with
- * an {@link InvalidUsageException}. Only {@code abort}, {@link #state()}, {@link #failure()} and
+ * <p><b>Threads.</b> One thread at a time, which may change; overlapping calls are refused with an
+ * {@link InvalidUsageException}. Only {@code abort}, {@link #state()}, {@link #failure()} and
  * {@link #counters()} may be called at any time by any thread.
  *
  * <p><b>Errors.</b> Wrong arguments throw {@link InvalidArgumentException} from the call, and
- * nothing is started. What goes wrong later is thrown by {@link Stream#synchronize()}: {@link
+ * nothing is started. Later failures are thrown by {@link Stream#synchronize()}: {@link
  * MismatchException} on every rank when ranks contradict each other, {@link PeerFailedException}
  * when another rank died or left, {@link DeadlineException} when the operation's deadline passed.
- * The communicator is failed then: it refuses operations and can only be aborted or closed.
+ * The communicator has then failed: it refuses operations and can only be aborted or closed.
  */
 public interface Communicator extends AutoCloseable {
   /** What may be done with a communicator. */
@@ -77,13 +77,17 @@ public interface Communicator extends AutoCloseable {
    * Creates communicators for ranks that all live in this process: rank <i>i</i> on {@code
    * devices.get(i)}.
    *
-   * @throws InvalidArgumentException if there is no device, or they are of different backends
+   * @throws InvalidArgumentException if the list is empty, or its devices belong to different
+   *     backends
    */
   static Communicators initAll(List<Device> devices, CommunicatorConfig config) {
     return new Communicators(Provider.get().initAll(devices, config));
   }
 
-  /** Joins a communicator as one rank, with the default configuration; see the other form. */
+  /**
+   * Joins a communicator as one rank, with the default configuration; see {@link #initRank(Device,
+   * int, UniqueId, int, CommunicatorConfig)}.
+   */
   static Communicator initRank(Device device, int nranks, UniqueId id, int rank) {
     return initRank(device, nranks, id, rank, CommunicatorConfig.defaults());
   }
@@ -93,11 +97,11 @@ public interface Communicator extends AutoCloseable {
    * process or other processes of this machine.
    *
    * @param device where this rank runs
-   * @param nranks number of ranks, the same on all of them
+   * @param nranks number of ranks, the same on all ranks
    * @param id the same token on all ranks
    * @param rank 0 … nranks−1, each taken by one caller
    * @throws DeadlineException if not all ranks came within the configuration's init timeout; the
-   *     message names them
+   *     message names the missing ones
    * @throws InvalidUsageException if ranks contradict each other (nranks, a rank taken twice,
    *     versions, a wrong secret), or the id was used before: it serves one communicator
    * @throws PeerFailedException if a rank died, gave up or was refused while it joined; the message
@@ -105,7 +109,7 @@ public interface Communicator extends AutoCloseable {
    * @throws SystemErrorException if the process that created the id cannot be reached
    * @throws BackendUnavailableException if ranks of other processes cannot be reached from this
    *     one; the message says why
-   * @throws InterruptedWaitException if the calling thread was interrupted; no rank joins then
+   * @throws InterruptedWaitException if the calling thread was interrupted; no rank joins
    */
   static Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
@@ -113,13 +117,13 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Joins as {@link #initRank(Device, int, UniqueId, int, CommunicatorConfig)} does, with several
-   * ids that share the load of the rendezvous among the processes that created them, for many
-   * ranks. On the cuda backend several ids need NCCL 2.23.4; the host backend takes one.
+   * Joins like {@link #initRank(Device, int, UniqueId, int, CommunicatorConfig)}, with several ids.
+   * With many ranks, this spreads the load of the rendezvous over the processes that created the
+   * ids. On the cuda backend, several ids need NCCL 2.23.4; the host backend takes one.
    *
-   * @param ids 1 to nranks ids, none twice, the same in the same order on all ranks
+   * @param ids 1 to nranks distinct ids, in the same order on all ranks
    * @throws InvalidUsageException if there are several ids, and NCCL is older than 2.23.4 or the
-   *     device of the host backend
+   *     device belongs to the host backend
    */
   static Communicator initRank(
       Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
@@ -127,9 +131,9 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Like {@link #initRank} but does not wait: the future completes, or fails, when all ranks have
-   * come. Cancelling the future gives up joining, for all ranks; so does completing it otherwise,
-   * as {@link CompletableFuture#orTimeout} does.
+   * Like {@link #initRank}, but does not wait: the future completes when all ranks have come, or
+   * fails. Cancelling the future abandons the join for all ranks, as does completing it by other
+   * means such as {@link CompletableFuture#orTimeout}.
    */
   static CompletableFuture<Communicator> initRankAsync(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
@@ -162,7 +166,7 @@ public interface Communicator extends AutoCloseable {
     return result;
   }
 
-  /** What hangs on a future is code of the program, and runs on threads of the program. */
+  /** Runs a future's dependents, which are the program's code, on the program's threads. */
   private static void onPool(CompletableFuture<?> future, Runnable completion) {
     while (true) {
       try {
@@ -190,37 +194,45 @@ public interface Communicator extends AutoCloseable {
   /** The configuration in effect. */
   CommunicatorConfig config();
 
-  /** What may be done with this communicator now. Any thread may ask. */
+  /** What may be done with this communicator now. Any thread may call this. */
   State state();
 
-  /** Why this communicator is {@link State#FAILED} or {@link State#ABORTED}. Any thread may ask. */
+  /**
+   * Why this communicator is {@link State#FAILED} or {@link State#ABORTED}. Any thread may call
+   * this.
+   */
   Optional<NcclException> failure();
 
-  /** What this rank has submitted, and how full its work FIFO is. Any thread may ask. */
+  /** What this rank has submitted, and how full its work FIFO is. Any thread may call this. */
   CommunicatorCounters counters();
 
   /**
    * The memory that this rank has taken for this communicator, in bytes: what nccl4j has booked,
-   * and on the cuda backend what NCCL says it took. Registered buffers of the program are among it,
-   * the others are on their device's account, see {@link Device#memory()}. Any thread may ask; a
-   * communicator that has failed, or is in a call of NCCL, has the lines that are known.
+   * and on the cuda backend what NCCL says it took. It includes the program's registered buffers;
+   * other buffers count towards their device, see {@link Device#memory()}. Any thread may call
+   * this; if the communicator has failed, or is inside a call of NCCL, the report has the lines
+   * that are known.
    */
   MemoryReport memory();
 
   /**
-   * Reduces {@code count} elements of all ranks; every rank gets the result.
+   * Queues a reduction of {@code count} elements over all ranks and returns before it is complete;
+   * every rank gets the result.
    *
    * @param send {@code count} elements
    * @param recv {@code count} elements; may be {@code send}
+   * @param count elements per rank, the same on all ranks
    */
   void allReduce(
       DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream);
 
   /**
-   * Copies {@code count} elements of the root to all ranks.
+   * Queues a copy of {@code count} elements from the root to all ranks and returns before it is
+   * complete.
    *
    * @param send {@code count} elements on the root; unused on other ranks
    * @param recv {@code count} elements; may be {@code send}
+   * @param root 0 … nranks−1, the same on all ranks
    */
   void broadcast(
       @Nullable DeviceBuffer send,
@@ -231,10 +243,12 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Reduces {@code count} elements of all ranks; the root gets the result.
+   * Queues a reduction of {@code count} elements over all ranks and returns before it is complete;
+   * the root gets the result.
    *
    * @param send {@code count} elements
    * @param recv {@code count} elements on the root; unused on other ranks
+   * @param root 0 … nranks−1, the same on all ranks
    */
   void reduce(
       DeviceBuffer send,
@@ -246,7 +260,8 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Gathers {@code sendCount} elements of each rank, in rank order, on every rank.
+   * Queues a gather of {@code sendCount} elements from each rank and returns before it is complete;
+   * every rank gets them all, in rank order.
    *
    * @param send {@code sendCount} elements
    * @param recv {@code nranks·sendCount} elements
@@ -255,8 +270,8 @@ public interface Communicator extends AutoCloseable {
       DeviceBuffer send, DeviceBuffer recv, long sendCount, DataType type, Stream stream);
 
   /**
-   * Reduces {@code nranks·recvCount} elements of all ranks; rank <i>r</i> gets block <i>r</i> of
-   * the result.
+   * Queues a reduction of {@code nranks·recvCount} elements over all ranks and returns before it is
+   * complete; rank <i>r</i> gets block <i>r</i> of the result.
    *
    * @param send {@code nranks·recvCount} elements
    * @param recv {@code recvCount} elements
@@ -270,18 +285,22 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Sends block <i>j</i> to rank <i>j</i>, which stores it as block <i>rank</i>.
+   * Queues an exchange of blocks between all ranks and returns before it is complete; block
+   * <i>j</i> goes to rank <i>j</i>, which stores it as block <i>rank</i>.
    *
    * @param send {@code nranks·count} elements
-   * @param recv {@code nranks·count} elements, apart from {@code send}
-   * @param count elements of one block
+   * @param recv {@code nranks·count} elements, not overlapping {@code send}
+   * @param count elements per block
    */
   void allToAll(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, Stream stream);
 
   /**
-   * Gathers {@code sendCount} elements of each rank, in rank order, on the root.
+   * Queues a gather of {@code sendCount} elements from each rank and returns before it is complete;
+   * the root gets them all, in rank order.
    *
+   * @param send {@code sendCount} elements
    * @param recv {@code nranks·sendCount} elements on the root; unused on other ranks
+   * @param root 0 … nranks−1, the same on all ranks
    */
   void gather(
       DeviceBuffer send,
@@ -292,10 +311,12 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Sends block <i>j</i> of the root to rank <i>j</i>.
+   * Queues a scatter of the root's blocks and returns before it is complete; rank <i>j</i> gets
+   * block <i>j</i>.
    *
    * @param send {@code nranks·recvCount} elements on the root; unused on other ranks
    * @param recv {@code recvCount} elements
+   * @param root 0 … nranks−1, the same on all ranks
    */
   void scatter(
       @Nullable DeviceBuffer send,
@@ -306,7 +327,8 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Gathers a different number of elements from each rank, on every rank.
+   * Queues a gather of a different number of elements from each rank and returns before it is
+   * complete; every rank gets them all.
    *
    * @param send {@code recvCounts[rank]} elements
    * @param recv receives {@code recvCounts[j]} elements of rank <i>j</i> at element {@code
@@ -323,10 +345,10 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Reduces blocks of different sizes that lie behind each other; rank <i>r</i> gets block
-   * <i>r</i>.
+   * Queues a reduction of contiguous blocks of different sizes over all ranks and returns before it
+   * is complete; rank <i>r</i> gets block <i>r</i> of the result.
    *
-   * @param send the sum of {@code recvCounts} elements
+   * @param send as many elements as the sum of {@code recvCounts}
    * @param recv {@code recvCounts[rank]} elements
    * @param recvCounts nranks counts, the same on all ranks
    */
@@ -339,10 +361,13 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Sends {@code sendCounts[j]} elements to each rank <i>j</i>. What rank <i>i</i> sends to
-   * <i>j</i> must equal what <i>j</i> expects of <i>i</i>.
+   * Queues an exchange of blocks of different sizes between all ranks and returns before it is
+   * complete; {@code sendCounts[j]} elements go to rank <i>j</i>. Rank <i>i</i> must send to
+   * <i>j</i> as many elements as <i>j</i> expects from <i>i</i>.
    *
+   * @param sendCounts nranks counts, in elements
    * @param sendDisplacements nranks offsets in elements
+   * @param recvCounts nranks counts, in elements
    * @param recvDisplacements nranks offsets in elements; received blocks must not overlap
    */
   void allToAllV(
@@ -356,7 +381,8 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Gathers a different number of elements from each rank, on the root.
+   * Queues a gather of a different number of elements from each rank and returns before it is
+   * complete; the root gets them all.
    *
    * @param sendCount elements this rank sends; equals the root's {@code recvCounts[rank]}
    * @param recv on the root, receives {@code recvCounts[j]} elements of rank <i>j</i> at element
@@ -373,7 +399,8 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Sends a different number of elements of the root to each rank.
+   * Queues a scatter of a different number of elements from the root to each rank and returns
+   * before it is complete.
    *
    * @param send on the root, {@code sendCounts[j]} elements for rank <i>j</i> at element {@code
    *     sendDisplacements[j]}; unused on other ranks, as are the two arrays
@@ -390,55 +417,69 @@ public interface Communicator extends AutoCloseable {
       Stream stream);
 
   /**
-   * Sends {@code count} elements to a peer, whose matching {@link #recv} has the same count and
-   * type. Sends to one peer match its receives in order. A send may complete only when the peer
-   * receives (on the host backend, beyond 504 bytes or eight messages ahead): two ranks that
-   * exchange data put both calls into one {@link Group}.
+   * Queues a send of {@code count} elements to a peer and returns before it is complete. The peer's
+   * matching {@link #recv} must have the same count and type; sends to a peer match its receives in
+   * order. A send may complete only when the peer receives (on the host backend, beyond 504 bytes
+   * or eight messages ahead): two ranks that exchange data must put both calls into one {@link
+   * Group}.
+   *
+   * @param send {@code count} elements
+   * @param peer the receiving rank, 0 … nranks−1
    */
   void send(DeviceBuffer send, long count, DataType type, int peer, Stream stream);
 
-  /** Receives {@code count} elements from a peer; see {@link #send}. */
+  /**
+   * Queues a receive of {@code count} elements from a peer and returns before it is complete; see
+   * {@link #send}.
+   *
+   * @param recv {@code count} elements
+   * @param peer the sending rank, 0 … nranks−1
+   */
   void recv(DeviceBuffer recv, long count, DataType type, int peer, Stream stream);
 
-  /** Completes on each rank's stream only after every rank has reached it. */
+  /**
+   * Queues a barrier and returns before it is complete; on each rank's stream, it completes only
+   * after every rank has reached it.
+   */
   void barrier(Stream stream);
 
   /**
-   * Runs operations untimed until the JVM has compiled what they need and the ranks have touched
-   * the memory they meet in, so that the first operations that count take no longer than later
-   * ones. All ranks call it, with equal plans; it waits. It uses a stream and buffers of its own:
-   * nothing of the caller's is read or written.
+   * Runs operations until the JVM has compiled their code and the ranks have touched their shared
+   * memory, so that the first operations that count take no longer than later ones. All ranks call
+   * it with equal plans, and it waits for them. It uses its own stream and buffers: nothing of the
+   * caller's is read or written.
    *
-   * <p>A program that issues several operations calls it once with all of them, right after the
-   * communicator was made, as the code is compiled for the process: further communicators like it
-   * need no warm-up for that, but for their memory a short one, with few iterations.
+   * <p>A program that uses several operations should warm them all up in one call, right after
+   * creating the communicator. Code is compiled once for the process: similar communicators created
+   * later need only a short warm-up, with few iterations, for their memory.
    *
    * @throws InvalidArgumentException if a peer of the plan does not exist
    * @throws InvalidUsageException if a group is open on this thread
-   * @throws MismatchException on every rank, if the plans are not equal; nothing was run then, and
-   *     the communicator stays usable
+   * @throws MismatchException on every rank, if the plans are not equal; nothing was run, and the
+   *     communicator stays usable
    * @throws InterruptedWaitException if the calling thread was interrupted; the communicator is
-   *     aborted then
-   * @throws NcclException if an operation failed, as {@link Stream#synchronize()} throws it
+   *     aborted
+   * @throws NcclException if an operation failed, as in {@link Stream#synchronize()}
    */
   void warmUp(WarmUp plan);
 
-  /** {@link #split(int, int, CommunicatorConfig)} with this communicator's configuration. */
+  /** Calls {@link #split(int, int, CommunicatorConfig)} with this communicator's configuration. */
   default @Nullable Communicator split(int color, int key) {
     return split(color, key, config());
   }
 
   /**
-   * Divides the ranks into new communicators, one per color; all ranks call it. New ranks are
-   * ordered by key, equal keys by old rank. No operation of this communicator may be unfinished.
+   * Divides the ranks into new communicators, one per color; all ranks call it, and it waits for
+   * them. New ranks are ordered by key, then by old rank. This communicator must have no unfinished
+   * operation.
    *
    * @param color 0 or more, or {@link #NO_COLOR}
    * @throws PeerFailedException if another rank was refused; this communicator stays usable on the
    *     host backend
    * @throws InvalidUsageException if operations of this rank are unfinished, or a group is open on
    *     this thread
-   * @throws InterruptedWaitException if the calling thread was interrupted; there is no new
-   *     communicator then, and this one may have failed: see {@link #state}
+   * @throws InterruptedWaitException if the calling thread was interrupted; no communicator is
+   *     created, and this one may have failed: see {@link #state}
    * @return the new communicator of this rank's color, which its caller closes; null for {@link
    *     #NO_COLOR}
    */
@@ -446,29 +487,29 @@ public interface Communicator extends AutoCloseable {
 
   /**
    * Gives up all unfinished operations on all ranks: they fail with {@link AbortedException}, and
-   * the communicator can only be closed. Bounded: it does not wait for other ranks. Any thread may
-   * call it, at any time, more than once.
+   * the communicator can only be closed. This method does not wait for other ranks. Any thread may
+   * call it at any time, even repeatedly.
    */
   void abort();
 
   /**
-   * As {@link #abort()}, and tells all ranks why: those of this process have {@code cause} among
-   * the causes of their exception, the others its text. To blame ({@link
-   * NcclException#failedRanks()}) are the ranks that it names; if it names none, this one.
+   * Aborts like {@link #abort()}, and tells all ranks why: in this process {@code cause} is among
+   * the causes of their exceptions, in others they have its text. The ranks that it names are to
+   * blame ({@link NcclException#failedRanks()}); if it names none, this rank is.
    */
   void abort(Throwable cause);
 
   /**
    * Completes this rank's unfinished operations within the configuration's close timeout, then
-   * leaves. It is local: other ranks may go on as long as they need nothing more of this rank; if
-   * they do, they fail at once, saying so. Closing twice does nothing. What is unfinished after
-   * that is given up, and fails on the other ranks; on an interrupted thread, what has to be waited
-   * for at all.
+   * leaves. Operations that are unfinished then are given up, and fail on the other ranks; on an
+   * interrupted thread, nothing is waited for. Closing is local: other ranks may go on as long as
+   * they need nothing more from this rank; if they do, they fail at once and say so. Closing twice
+   * does nothing.
    *
    * @throws MismatchException if ranks contradicted each other in their last operations, and this
-   *     rank's program has not heard of it yet; it is closed all the same
+   *     rank's program has not been told yet; the communicator is closed nevertheless
    * @throws InvalidUsageException if operations lie in an open group, or cannot be given up because
-   *     they are queued behind another communicator's; it is not closed then
+   *     they are queued behind another communicator's; the communicator is not closed
    */
   @Override
   void close();

@@ -9,35 +9,33 @@ import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
 /**
- * How a communicator behaves. Immutable; what is not set comes from the environment, or else from
- * the defaults:
+ * How a communicator behaves. Immutable; unset values come from the environment, or else from the
+ * defaults:
  *
  * <table>
  * <caption>Settings</caption>
  * <tr><th>name</th><th>environment</th><th>default</th><th>meaning</th></tr>
- * <tr><td>init-timeout</td><td>NCCL4J_INIT_TIMEOUT</td><td>120 s</td><td>wait for all ranks to join</td></tr>
+ * <tr><td>init-timeout</td><td>NCCL4J_INIT_TIMEOUT</td><td>120 s</td><td>how long to wait for all ranks to join</td></tr>
  * <tr><td>operation-timeout</td><td>NCCL4J_OPERATION_TIMEOUT</td><td>600 s</td><td>deadline of each operation, counted
  * from when this rank first had to wait for it</td></tr>
- * <tr><td>close-timeout</td><td>NCCL4J_CLOSE_TIMEOUT</td><td>10 s</td><td>wait for unfinished operations on
- * close</td></tr>
+ * <tr><td>close-timeout</td><td>NCCL4J_CLOSE_TIMEOUT</td><td>10 s</td><td>how long close waits for unfinished operations</td></tr>
  * <tr><td>fifo-bytes</td><td>NCCL4J_FIFO_BYTES</td><td>1048576 B</td><td>work FIFO, a power of two, 4 KiB to 1
  * GiB</td></tr>
- * <tr><td>memory-budget</td><td>NCCL4J_MEMORY_BUDGET</td><td>none</td><td>the most memory that a rank of the
- * communicator may take, predicted, in bytes: of the device, on the host backend shared</td></tr>
- * <tr><td>memory-policy</td><td>NCCL4J_MEMORY_POLICY</td><td>auto</td><td>what to do where it would take more: {@link
+ * <tr><td>memory-budget</td><td>NCCL4J_MEMORY_BUDGET</td><td>none</td><td>the most memory in bytes that a rank of the communicator may take, as predicted: of the device, on the host backend shared memory</td></tr>
+ * <tr><td>memory-policy</td><td>NCCL4J_MEMORY_POLICY</td><td>auto</td><td>what to do if it would take more: {@link
  * MemoryPolicy}</td></tr>
  * </table>
  *
  * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m};
- * {@code off} switches a deadline off. Bytes of a budget may have a suffix {@code K}, {@code M} or
- * {@code G}. All ranks should have the same budget and policy: a rank that is refused leaves the
+ * {@code off} disables a deadline. A budget is in bytes, and may have a suffix {@code K}, {@code M}
+ * or {@code G}. All ranks should have the same budget and policy: a refused rank may leave the
  * others waiting for it until their init timeout.
  */
 public final class CommunicatorConfig {
   /** A timeout that never passes. */
   public static final Duration OFF = Duration.ofNanos(Long.MAX_VALUE);
 
-  /** A budget that nothing exceeds. */
+  /** No limit on memory. */
   public static final long NO_BUDGET = Long.MAX_VALUE;
 
   private static final String INIT = "init-timeout";
@@ -70,9 +68,9 @@ public final class CommunicatorConfig {
   }
 
   /**
-   * The configuration of the environment and the defaults.
+   * The configuration given by the environment and the defaults.
    *
-   * @throws InvalidArgumentException if a variable has a value that cannot be read
+   * @throws InvalidArgumentException if a variable has an invalid value
    */
   public static CommunicatorConfig defaults() {
     return builder().build();
@@ -117,14 +115,13 @@ public final class CommunicatorConfig {
     return memoryBudget;
   }
 
-  /** What happens where a rank would take more, or more than is free. */
+  /** What happens if a rank would take more, or more than is free. */
   public MemoryPolicy memoryPolicy() {
     return memoryPolicy;
   }
 
   /**
-   * The same with options of NCCL that the memory policy lowers: their source is {@code
-   * memory-policy}.
+   * A copy with NCCL options that the memory policy lowered: their source is {@code memory-policy}.
    */
   public CommunicatorConfig lowered(Map<NcclOptions.Option, Integer> options) {
     if (options.isEmpty()) {
@@ -143,14 +140,14 @@ public final class CommunicatorConfig {
     return copy.build();
   }
 
-  /** What NCCL is told; the host backend ignores it. */
+  /** The options for NCCL; the host backend ignores them. */
   public NcclOptions nccl() {
     return nccl == null ? NcclOptions.defaults() : nccl;
   }
 
   /**
-   * All settings with their effective values and sources; those of {@link NcclOptions} are among
-   * them if they were given.
+   * All settings with their effective values and sources; those of {@link NcclOptions} are included
+   * if they were given.
    */
   public List<Setting> settings() {
     List<Setting> settings = new ArrayList<>();
@@ -174,7 +171,7 @@ public final class CommunicatorConfig {
     return duration.equals(OFF) ? "off" : duration.toMillis() + " ms";
   }
 
-  /** Collects settings; used by one thread. */
+  /** Builds a configuration. Not thread-safe. */
   public static final class Builder {
     private static final long MIN_FIFO = 4 << 10;
     private static final long MAX_FIFO = 1 << 30;
@@ -237,7 +234,7 @@ public final class CommunicatorConfig {
       return this;
     }
 
-    /** The deadline of each operation; {@link CommunicatorConfig#OFF} switches it off. */
+    /** The deadline of each operation; {@link CommunicatorConfig#OFF} disables it. */
     public Builder operationTimeout(Duration timeout) {
       operationTimeout = positive(OPERATION, timeout);
       return this;
@@ -262,8 +259,9 @@ public final class CommunicatorConfig {
     }
 
     /**
-     * The most memory that a rank of the communicator may take, as {@link MemoryPrediction} has it:
-     * of the device, on the host backend shared memory. Sends and receives take more, see there.
+     * The most memory that a rank of the communicator may take, according to {@link
+     * MemoryPrediction}: of the device, on the host backend shared memory. Sends and receives take
+     * more, as described there.
      *
      * @param bytes 1 or more, or {@link CommunicatorConfig#NO_BUDGET}
      */
@@ -277,20 +275,20 @@ public final class CommunicatorConfig {
       return this;
     }
 
-    /** What happens where a rank would take more than its budget, or more than is free. */
+    /** What happens if a rank would take more than its budget, or more than is free. */
     public Builder memoryPolicy(MemoryPolicy policy) {
       memoryPolicy = Require.present(policy, "memoryPolicy");
       sources.put(POLICY, "argument");
       return this;
     }
 
-    /** What NCCL is told; the host backend ignores it. */
+    /** The options for NCCL; the host backend ignores them. */
     public Builder nccl(NcclOptions options) {
       nccl = Require.present(options, "nccl");
       return this;
     }
 
-    /** The finished configuration. */
+    /** Builds the configuration. */
     public CommunicatorConfig build() {
       return new CommunicatorConfig(this);
     }
@@ -305,7 +303,7 @@ public final class CommunicatorConfig {
       return atMostOff(timeout);
     }
 
-    /** Longer than a long of nanoseconds is the same as never. */
+    /** A duration beyond the range of a long in nanoseconds means never. */
     private static Duration atMostOff(Duration timeout) {
       return timeout.compareTo(OFF) > 0 ? OFF : timeout;
     }

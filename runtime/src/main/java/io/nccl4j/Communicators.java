@@ -14,12 +14,12 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
      * Runs as one rank.
      *
      * @param communicator this rank's communicator
-     * @throws Exception whatever it likes; {@link Communicators#run} passes it on
+     * @throws Exception any exception; {@link Communicators#run} rethrows it
      */
     void run(Communicator communicator) throws Exception;
   }
 
-  /** How long an interrupted caller waits for ranks that are told to end. */
+  /** How long an interrupted caller waits for ranks that were told to end. */
   private static final long LETTING_GO_NANOS = 4_000_000;
 
   private static final long LOOK_NANOS = 100_000;
@@ -46,18 +46,18 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   }
 
   /**
-   * Runs {@code task} once per rank, each on a thread of its own, and waits for all. If there are
-   * processors for all ranks, each thread starts on its device's; it is not {@linkplain
-   * Device#bindThread bound}, so that threads that the task starts inherit nothing.
+   * Runs {@code task} once per rank, each on its own thread, and waits for all. If there are enough
+   * processors, each thread starts on that of its device; it is not {@linkplain Device#bindThread
+   * bound}, so threads that the task starts inherit no binding.
    *
-   * <p>If one throws, the communicators are {@linkplain Communicator#abort(Throwable) aborted} with
-   * its exception, so that no other rank waits for it and all know why, and it is thrown here with
-   * the others' suppressed. A rank whose task has ended takes part in nothing any more, until all
-   * have: who waits for an operation that it has not issued fails at once, with a {@link
-   * PeerFailedException} that names it.
+   * <p>If a task throws, the communicators are {@linkplain Communicator#abort(Throwable) aborted}
+   * with its exception, so that no other rank waits for it and all know why; the exception is
+   * rethrown here, with the others' suppressed. A rank whose task has ended takes part in nothing
+   * until all have ended: ranks that wait for an operation it has not issued fail at once, with a
+   * {@link PeerFailedException} that names it.
    *
    * <p>If the calling thread is interrupted, the communicators are aborted and the ranks' threads
-   * interrupted, which ends what they wait for; a task that goes on all the same is not waited for.
+   * interrupted, which ends their waits; a task that goes on regardless is not waited for.
    *
    * @throws InterruptedWaitException if the calling thread was interrupted; with the ranks'
    *     exceptions suppressed
@@ -125,7 +125,7 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
     }
   }
 
-  /** The rank itself comes first: the others learn of it whose failure it is. */
+  /** The failing rank comes first: the others learn from it whose failure it is. */
   private void abort(Communicator failed, Throwable e) {
     failed.abort(e);
     NcclException reason =
@@ -138,7 +138,7 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
     ranks.forEach(other -> other.abort(reason));
   }
 
-  /** Closes all ranks' communicators; a failing one does not keep the others from being closed. */
+  /** Closes all ranks' communicators, even if closing one of them fails. */
   @Override
   public void close() {
     RuntimeException failure = null;

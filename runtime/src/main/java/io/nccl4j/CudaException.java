@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * A call of the CUDA driver failed, or NCCL reports that one of its own did; carries CUDA's name
- * and code.
+ * A call of the CUDA driver failed, or NCCL reports that one of its own did. Holds CUDA's name and
+ * code.
  *
  * <p>Some errors are sticky: the device's context is lost for this process, and every later call
  * fails with the same error ({@link #isSticky()}).
@@ -19,7 +19,7 @@ public class CudaException extends NcclException {
   /**
    * A failed call.
    *
-   * @param code CUDA's {@code CUresult}; −1 where only NCCL knows it
+   * @param code CUDA's {@code CUresult}; −1 if only NCCL knows it
    * @param name its name, for example {@code CUDA_ERROR_OUT_OF_MEMORY}
    * @param message what was wrong
    * @param remedy what the caller can do, or an empty string
@@ -30,7 +30,7 @@ public class CudaException extends NcclException {
     this.name = name;
   }
 
-  /** CUDA's {@code CUresult}; −1 if NCCL did not tell it. */
+  /** CUDA's {@code CUresult}; −1 if NCCL did not report it. */
   public int code() {
     return code;
   }
@@ -40,7 +40,7 @@ public class CudaException extends NcclException {
     return name;
   }
 
-  /** Whether the context is lost, so that only a new process helps. */
+  /** Whether the context is lost and only a new process helps. */
   public boolean isSticky() {
     return switch (code) {
       case 214, 700, 702, 714, 715, 716, 717, 718, 719, 720, 721 -> true;

@@ -3,11 +3,13 @@ package io.nccl4j;
 /**
  * A kernel of a {@link CudaModule}. It may be shared between threads.
  *
- * <p>A launch allocates a few objects. Where that matters, capture it into a {@link Graph}, whose
+ * <p>A launch allocates a few objects. If that matters, capture it into a {@link Graph}, whose
  * launches allocate nothing.
  */
 public interface CudaKernel {
-  /** Most bytes of shared memory that a launch can ask for, beside what the kernel declares. */
+  /**
+   * The most bytes of shared memory that a launch can request, besides what the kernel declares.
+   */
   int MAX_SHARED_BYTES = 48 << 10;
 
   /**
@@ -32,35 +34,34 @@ public interface CudaKernel {
     }
   }
 
-  /** The module, whose life is the kernel's. */
+  /** The module, whose lifetime is the kernel's. */
   CudaModule module();
 
-  /** The name as PTX has it. */
+  /** The name in PTX. */
   String name();
 
-  /** Most threads of a block, which depends on the registers that the kernel needs. */
+  /** The most threads per block, which depends on the registers that the kernel needs. */
   int maxThreadsPerBlock();
 
   /**
-   * Queues one run of the kernel, behind everything that is in the stream; a stream that is being
-   * captured notes it for its graph. Buffers among the arguments cannot be closed until it has run.
-   * What the kernel reads and writes is not checked: an address outside of device memory breaks the
-   * device's context for the whole process, see {@link CudaException#isSticky()}.
+   * Queues one run of the kernel, behind everything in the stream; a stream that is being captured
+   * adds it to its graph. Buffers among the arguments cannot be closed until it has run. What the
+   * kernel reads and writes is not checked: an address outside device memory breaks the device's
+   * context for the whole process, see {@link CudaException#isSticky()}.
    *
-   * <p>The arguments are the kernel's parameters in their order, each of its type: a {@link
+   * <p>The arguments are the kernel's parameters in order, each of the matching type: a {@link
    * DeviceBuffer} or {@link Long} for a pointer, {@link Byte}, {@link Short}, {@link Integer},
    * {@link Long}, {@link Float} or {@link Double} for a number of that size, and for a structure
    * passed by value a {@link java.lang.foreign.MemorySegment} of its size. They are copied during
    * the call.
    *
-   * <p>A kernel has no deadline of its own: one that never ends is seen by {@link
+   * <p>A kernel has no deadline of its own: one that never ends is noticed by {@link
    * Stream#synchronize(java.time.Duration)}.
    *
    * @param stream of the module's device
-   * @param grid blocks of the run; at most 65535 in y and z
-   * @param block threads of each block; together at most {@link #maxThreadsPerBlock()}
-   * @param sharedBytes dynamic shared memory of each block in bytes, up to {@link
-   *     #MAX_SHARED_BYTES}
+   * @param grid number of blocks; at most 65535 in y and z
+   * @param block threads per block; in total at most {@link #maxThreadsPerBlock()}
+   * @param sharedBytes dynamic shared memory per block in bytes, up to {@link #MAX_SHARED_BYTES}
    * @param arguments the parameters
    * @throws InvalidArgumentException if a dimension, a size, or the number or type of the arguments
    *     does not fit, or the stream or a buffer is of another device

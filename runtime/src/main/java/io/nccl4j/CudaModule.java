@@ -1,21 +1,21 @@
 package io.nccl4j;
 
 /**
- * The program's own kernels, compiled by the driver for one device. {@link Device#loadModule} makes
- * it.
+ * The program's own kernels, compiled by the driver for one device. {@link Device#loadModule}
+ * creates it.
  *
- * <p>A module may be shared between threads. It is owned by the caller; what is not closed lives as
- * long as the process.
+ * <p>A module may be shared between threads. The caller owns it; unless closed, it lives as long as
+ * the process.
  */
 public interface CudaModule extends AutoCloseable {
   /** The device that the kernels run on. */
   Device device();
 
   /**
-   * A kernel of the module; asking again gives the same one.
+   * Returns a kernel of the module, the same one for the same name.
    *
-   * @param name as PTX has it: for CUDA C++ the mangled name, or the plain one of an {@code extern
-   *     "C"} function
+   * @param name its name in PTX: for CUDA C++ the mangled name, or the plain one of an {@code
+   *     extern "C"} function
    * @throws InvalidArgumentException if the module has no kernel of this name; the message lists
    *     those it has
    * @throws InvalidUsageException if the module is closed
@@ -23,10 +23,10 @@ public interface CudaModule extends AutoCloseable {
   CudaKernel kernel(String name);
 
   /**
-   * Unloads the module; its kernels, and graphs that they are in, can no longer be launched.
+   * Unloads the module; its kernels, and graphs that contain them, can no longer be launched.
    * Closing twice does nothing.
    *
-   * @throws InvalidUsageException if unfinished work of a stream uses it; nothing is unloaded then
+   * @throws InvalidUsageException if unfinished work of a stream uses it; nothing is unloaded
    */
   @Override
   void close();

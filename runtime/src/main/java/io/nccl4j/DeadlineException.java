@@ -17,7 +17,7 @@ public class DeadlineException extends NcclException {
   }
 
   /**
-   * A failure that certain ranks are to blame for.
+   * A failure for which certain ranks are to blame.
    *
    * @param message what was wrong
    * @param remedy what the caller can do, or an empty string

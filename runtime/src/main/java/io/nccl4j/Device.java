@@ -6,10 +6,10 @@ import java.util.List;
 /**
  * A place where ranks run: a GPU, or on {@link Backend#HOST} one of the machine's virtual devices.
  *
- * <p>The host backend has as many devices as one asks for (ordinals 0 to {@value
- * #MAX_HOST_ORDINAL}); they share the machine's memory and processors and differ only in their
- * ordinals, so that a program written for several GPUs runs unchanged. Devices are values: getting
- * one takes no resource, and they may be shared between threads.
+ * <p>The host backend has any number of devices (ordinals 0 to {@value #MAX_HOST_ORDINAL}); they
+ * share the machine's memory and processors and differ only in their ordinals, so a program written
+ * for several GPUs runs unchanged. Devices are values: getting one takes no resources, and threads
+ * may share them.
  */
 public interface Device {
   /** The largest ordinal of a host device. */
@@ -44,12 +44,12 @@ public interface Device {
   }
 
   /**
-   * The most bytes that this process may take on each device, by the property {@code
+   * The most bytes that this process may take on each device, from the property {@code
    * nccl4j.device-memory-budget} or the variable {@code NCCL4J_DEVICE_MEMORY_BUDGET}; {@link
-   * CommunicatorConfig#NO_BUDGET} if there is none. {@link #allocate} and joining a communicator
-   * throw {@link MemoryBudgetException} where they would exceed it.
+   * CommunicatorConfig#NO_BUDGET} if neither is set. {@link #allocate} and joining a communicator
+   * throw {@link MemoryBudgetException} if they would exceed it.
    *
-   * @throws InvalidArgumentException if it cannot be read
+   * @throws InvalidArgumentException if the value is invalid
    */
   static long memoryBudget() {
     String text = System.getProperty("nccl4j.device-memory-budget");
@@ -65,12 +65,12 @@ public interface Device {
   /** The device's number on its backend, from 0. */
   int ordinal();
 
-  /** A name for people, for example {@code NVIDIA H200} or the processor's model. */
+  /** A human-readable name, for example {@code NVIDIA H200} or the processor's model. */
   String name();
 
   /**
    * Where the device is on the PCI bus, as in {@code /sys/bus/pci/devices}, for example {@code
-   * 0000:0f:00.0}; empty where it is not on one, as on the host backend.
+   * 0000:0f:00.0}; empty if it is not on one, as on the host backend.
    */
   String pciAddress();
 
@@ -79,7 +79,7 @@ public interface Device {
    *
    * @param bytes size, 0 or more
    * @throws InvalidArgumentException if {@code bytes} is negative
-   * @throws SystemErrorException if the memory is not there
+   * @throws SystemErrorException if there is not enough memory
    */
   DeviceBuffer allocate(long bytes);
 
@@ -88,44 +88,44 @@ public interface Device {
    *
    * @throws InvalidArgumentException if {@code count} is negative or the size exceeds
    *     2<sup>63</sup>−1 bytes
-   * @throws SystemErrorException if the memory is not there
+   * @throws SystemErrorException if there is not enough memory
    */
   default DeviceBuffer allocate(DataType type, long count) {
     return allocate(Require.bytes(type, count));
   }
 
-  /** Whether this device can do something with its memory, and why not. */
+  /** Whether this device supports a memory feature, and if not, why. */
   BackendInfo.Feature support(MemoryFeature feature);
 
   /**
-   * Memory of this device step by step: physical memory, addresses and mappings.
+   * Opens step-by-step access to this device's memory: physical memory, addresses and mappings.
    *
-   * @throws InvalidUsageException if the device has no {@link MemoryFeature#VIRTUAL_MEMORY}, and on
-   *     the host backend: its heap is one range of addresses that all processes map, takes physical
-   *     memory when a buffer is allocated, and gives it back when that is closed
+   * @throws InvalidUsageException if the device has no {@link MemoryFeature#VIRTUAL_MEMORY}, and
+   *     always on the host backend, whose heap is one range of addresses that all processes map: it
+   *     takes physical memory when a buffer is allocated and returns it when the buffer is closed
    */
   VirtualMemory newVirtualMemory();
 
-  /** Makes a pool with the {@linkplain MemoryPoolOptions#DEFAULTS default options}. */
+  /** Creates a pool with the {@linkplain MemoryPoolOptions#DEFAULTS default options}. */
   default MemoryPool newMemoryPool() {
     return newMemoryPool(MemoryPoolOptions.DEFAULTS);
   }
 
   /**
-   * Makes a pool for buffers that come and go in the order of streams.
+   * Creates a pool for buffers that are allocated and freed in stream order.
    *
-   * @throws SystemErrorException if the initial memory is not there
+   * @throws SystemErrorException if there is not enough memory for the initial size
    */
   MemoryPool newMemoryPool(MemoryPoolOptions options);
 
   /**
-   * Uses a caller's native memory as a buffer, without copying. On the host backend any native
+   * Uses a caller's native memory as a buffer, without copying. On the host backend, any native
    * segment of a shared, automatic or global arena will do; on {@code cuda} the segment must be
-   * memory that CUDA can reach. Ranks in other processes cannot see such memory, so that operations
-   * with them go through a staging area.
+   * memory that CUDA can reach. Ranks in other processes cannot see such memory, so operations with
+   * them go through a staging area.
    *
-   * @param segment stays the caller's: it must be alive while operations use it, and closing the
-   *     buffer leaves it alone
+   * @param segment remains the caller's: it must be alive while operations use it, and closing the
+   *     buffer does not affect it
    * @throws InvalidArgumentException if it is a heap segment, read-only, or confined to one thread
    */
   DeviceBuffer wrap(MemorySegment segment);
@@ -136,7 +136,7 @@ public interface Device {
    * @param devicePointer address on this device ({@code CUdeviceptr})
    * @param bytes size of the memory
    * @throws InvalidUsageException on the host backend, where only {@link #wrap(MemorySegment)} can
-   *     check what it gets
+   *     check its argument
    */
   DeviceBuffer wrap(long devicePointer, long bytes);
 
@@ -150,19 +150,19 @@ public interface Device {
 
   /**
    * The memory that this process has taken on this device, in bytes, by owner: buffers of the
-   * program, communicators, and what was taken from the system but lies in no buffer. On the host
-   * backend the latter is the process's, and every device shows it. Any thread may ask.
+   * program, communicators, and memory taken from the system that is in no buffer. On the host
+   * backend the latter belongs to the process, and every device shows it. Any thread may call this.
    */
   MemoryReport memory();
 
   /**
    * Binds the calling thread to the processor that serves this device best: on the host backend
-   * processor {@code ordinal}, counted around those this process may use. Without it the system may
-   * leave two ranks that poll on one processor. A thread keeps its binding until it ends, and hands
-   * it on to threads it starts: bind threads that were made for a rank.
+   * processor {@code ordinal} of those that this process may use, wrapping around. Unbound, two
+   * polling ranks may be left on one processor. A thread keeps its binding until it ends, and
+   * threads that it starts inherit it: bind only threads created for a rank.
    *
-   * @return false if the thread was left alone: it is a virtual thread, or the system offers no
-   *     binding
+   * @return false if the thread was not bound: it is a virtual thread, or the system does not
+   *     support binding
    */
   boolean bindThread();
 
@@ -171,14 +171,14 @@ public interface Device {
 
   /**
    * Uses a stream that another library created, so that its work and this library's run in one
-   * order. Closing it waits for what was put in here and leaves the stream alone; it must live as
-   * long, and not be captured by others meanwhile.
+   * order. Closing it waits for the work queued here but leaves the stream open; until then it must
+   * stay alive and must not be captured by others.
    *
    * @param stream a {@code CUstream} or {@code cudaStream_t} of this device's primary context, or 0
    *     for the legacy default stream, which cannot be captured
-   * @throws InvalidArgumentException if it is a stream of another device or context. What is no
-   *     stream at all cannot be told, and may end the process
-   * @throws InvalidUsageException on the host backend, which shares no streams
+   * @throws InvalidArgumentException if it is a stream of another device or context. A value that
+   *     is no stream at all cannot be detected, and may crash the process
+   * @throws InvalidUsageException on the host backend, which cannot share streams
    */
   Stream wrapStream(long stream);
 
@@ -186,11 +186,12 @@ public interface Device {
   Event newEvent();
 
   /**
-   * Compiles kernels of the program's own for this device, by the driver. It may wait for the
-   * device: load modules, and get their kernels, before operations are under way.
+   * Has the driver compile the program's own kernels for this device. This may wait for the device:
+   * load modules, and get their kernels, before operations are under way.
    *
-   * @param ptx the text that {@code nvcc -ptx}, clang or NVRTC writes
-   * @throws PtxException if the driver's compiler refuses it; the exception has the compiler's log
+   * @param ptx PTX text, as generated by {@code nvcc -ptx}, clang or NVRTC
+   * @throws PtxException if the driver's compiler refuses it; the exception holds the compiler's
+   *     log
    * @throws CudaException if the driver cannot compile here
    * @throws InvalidUsageException on the host backend, which runs no kernels
    */

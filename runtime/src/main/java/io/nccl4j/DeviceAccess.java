@@ -2,7 +2,7 @@ package io.nccl4j;
 
 /** What a device may do with mapped memory. */
 public enum DeviceAccess {
-  /** Nothing; so is memory after it was mapped. */
+  /** No access, the state of newly mapped memory. */
   NONE,
   /** Read. */
   READ,

@@ -5,9 +5,9 @@ import java.time.Duration;
 /**
  * A range of device memory.
  *
- * <p>The only ways in and out are copies: stream-ordered ones of {@link Stream}, and the blocking
- * conveniences here, which are ordered after nothing: synchronise the streams that use the buffer
- * first. Contents are raw bytes; a buffer has no element type.
+ * <p>Data moves in and out only by copies: the stream-ordered ones of {@link Stream}, and the
+ * blocking ones here, which are not ordered with any stream: first synchronise the streams that use
+ * the buffer. Contents are raw bytes; a buffer has no element type.
  *
  * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated
  * buffer; a slice or a wrapped buffer only becomes unusable. It never waits.
@@ -41,7 +41,7 @@ public interface DeviceBuffer extends AutoCloseable {
    *
    * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
    *     or {@code double[]}
-   * @throws InvalidArgumentException if it is another object or does not fit
+   * @throws InvalidArgumentException if it is any other object, or does not fit
    */
   void copyFrom(Object array);
 
@@ -50,7 +50,7 @@ public interface DeviceBuffer extends AutoCloseable {
    *
    * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
    *     or {@code double[]}
-   * @throws InvalidArgumentException if it is another object or this buffer is smaller than it
+   * @throws InvalidArgumentException if it is any other object, or larger than this buffer
    */
   void copyTo(Object array);
 
@@ -100,23 +100,23 @@ public interface DeviceBuffer extends AutoCloseable {
 
   /**
    * Whether nothing writes to this buffer any more: no unfinished operation of this process uses
-   * it, and no peer can still write to it on behalf of a communicator that has failed.
+   * it, and no peer can still write to it for a failed communicator.
    *
    * <p>When a communicator fails or is aborted in the middle of an operation, a peer that is slow
-   * or was stopped may end the step it is in later. Until it has seen the failure, has left, or is
-   * dead, the buffers which that operation writes to are not quiet: their contents may change, and
-   * using them is refused with {@link InvalidUsageException}. Closing them is allowed; their memory
-   * is given back when it is quiet. A peer that runs sees a failure within some milliseconds.
+   * or stopped may finish its current step later. Until it has seen the failure, left or died, the
+   * buffers that the operation writes to are not quiet: their contents may change, and using them
+   * is refused with {@link InvalidUsageException}. Closing them is allowed; their memory is freed
+   * once it is quiet. A running peer sees a failure within some milliseconds.
    *
-   * <p>On the {@code cuda} backend this tells of this process's operations only, since NCCL does
-   * not tell when the peers of an aborted communicator have ended theirs.
+   * <p>On the {@code cuda} backend this covers only this process's operations, since NCCL does not
+   * say when the peers of an aborted communicator have ended theirs.
    */
   boolean isQuiet();
 
   /**
    * Waits until this buffer {@linkplain #isQuiet() is quiet}.
    *
-   * @param timeout how long at most, 0 or more
+   * @param timeout the longest wait, 0 or more
    * @return false if it was not quiet in time
    * @throws InvalidArgumentException if the timeout is null or negative
    * @throws InterruptedException if this thread is interrupted while it waits
@@ -140,16 +140,16 @@ public interface DeviceBuffer extends AutoCloseable {
   boolean isClosed();
 
   /**
-   * Closes the buffer and its slices: calls refuse them from now on. Closing twice does nothing.
+   * Closes the buffer and its slices: calls refuse them from then on. Closing twice does nothing.
    *
-   * <p>The memory is freed when nothing uses it any more. Operations, copies and launches of graphs
-   * that were called before go on with it, those of an open group, too; it is freed when memory is
-   * next allocated, closed or reported after their end. Closing a buffer right behind its last call
-   * is therefore fine, and so is leaving its block by an exception. The memory of a wrapped buffer
-   * is the caller's, who must keep it until the operations are complete.
+   * <p>The memory is freed when nothing uses it any more. Earlier operations, copies and launches
+   * of graphs, including those of an open group, go on with it; after they end, it is freed when
+   * memory is next allocated, closed or reported. So a buffer may be closed right after its last
+   * use, also when an exception leaves its block. The memory of a wrapped buffer belongs to the
+   * caller, who must keep it until the operations are complete.
    *
    * @throws InvalidUsageException if it is registered with a communicator (see {@link
-   *     NcclCommunicator#register}); nothing is closed then
+   *     NcclCommunicator#register}); nothing is closed
    */
   @Override
   void close();

@@ -4,16 +4,16 @@ import java.nio.file.Path;
 import java.util.List;
 
 /**
- * What the doctor found on this machine, made by {@link #of}. Texts are for people and may change;
- * names of checks do not.
+ * What the doctor found on this machine, as returned by {@link #of}. Texts are meant for people and
+ * may change; names of checks do not.
  *
- * @param checks what was looked at
- * @param segments files of NCCL in {@code /dev/shm}, used and unused ones
+ * @param checks the checks made
+ * @param segments files of NCCL in {@code /dev/shm}, used and unused
  */
 public record Diagnosis(List<Check> checks, List<SharedMemorySegment> segments) {
-  /** How a check ended. */
+  /** The outcome of a check. */
   public enum Status {
-    /** Nothing is wrong; or there is nothing to check, and the check says why. */
+    /** Nothing is wrong, or there is nothing to check, and the check says why. */
     OK,
     /** Something may be slow, surprising or fail later. */
     WARN,
@@ -22,25 +22,25 @@ public record Diagnosis(List<Check> checks, List<SharedMemorySegment> segments) 
   }
 
   /**
-   * One thing that was looked at.
+   * One check.
    *
-   * @param name what, for example {@code /dev/shm}; the same on every machine
-   * @param status how it ended
+   * @param name its subject, for example {@code /dev/shm}; the same on every machine
+   * @param status its outcome
    * @param found what was found
    * @param remedy what to do about it; empty if nothing is wrong
    */
   public record Check(String name, Status status, String found, String remedy) {
-    /** Nothing is wrong. */
+    /** A check that found nothing wrong. */
     public static Check ok(String name, String found) {
       return new Check(name, Status.OK, found, "");
     }
 
-    /** Something may be. */
+    /** A check that found a possible problem. */
     public static Check warn(String name, String found, String remedy) {
       return new Check(name, Status.WARN, found, remedy);
     }
 
-    /** Something does not work. */
+    /** A check that found something that does not work. */
     public static Check fail(String name, String found, String remedy) {
       return new Check(name, Status.FAIL, found, remedy);
     }
@@ -53,7 +53,7 @@ public record Diagnosis(List<Check> checks, List<SharedMemorySegment> segments) 
   }
 
   /**
-   * Looks at this machine and changes nothing. Takes a second or two where there are GPUs.
+   * Examines this machine and changes nothing. With GPUs, this takes a second or two.
    *
    * @param backend what the machine is to run: with {@link Backend#AUTO} a GPU may be absent, with
    *     {@link Backend#CUDA} that is a failure; with {@link Backend#HOST} nothing of CUDA is loaded
@@ -82,7 +82,7 @@ public record Diagnosis(List<Check> checks, List<SharedMemorySegment> segments) 
     return Provider.get().removeStaleIds();
   }
 
-  /** How many checks ended so. */
+  /** Number of checks with this outcome. */
   public long count(Status status) {
     return checks.stream().filter(check -> check.status == status).count();
   }

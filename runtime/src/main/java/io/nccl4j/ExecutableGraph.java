@@ -5,15 +5,16 @@ package io.nccl4j;
  *
  * <p>A launch takes one entry of the stream and none of a communicator's work FIFO, however many
  * operations the graph holds. Launches may be mixed freely with plain operations and other graphs;
- * for other ranks there is no difference between a captured and a plain operation. Launches of one
- * executable graph run one after the other, also on different streams.
+ * other ranks cannot tell a captured operation from a plain one. Launches of one executable graph
+ * run one after the other, even on different streams.
  *
- * <p>Used by one thread at a time. The communicators in it must stay open until it is closed, and
- * its buffers until its last launch was called.
+ * <p>Used by one thread at a time. Its communicators must stay open until it is closed, its buffers
+ * until its last launch was called.
  */
 public interface ExecutableGraph extends AutoCloseable {
   /**
-   * Queues the graph's work on a stream of the device where the capture began.
+   * Queues the graph's work on a stream of the device where the capture began, and returns before
+   * it is complete.
    *
    * @throws InvalidArgumentException if the stream is on another device; nothing was started
    * @throws InvalidUsageException if this graph, a buffer or a communicator in it is closed, or a
@@ -23,8 +24,8 @@ public interface ExecutableGraph extends AutoCloseable {
   void launch(Stream stream);
 
   /**
-   * Replaces buffers and counts, scalars and fill values by those of another capture of the same
-   * operations. It waits for launches under way.
+   * Replaces buffers, counts, scalars and fill values with those of another capture of the same
+   * operations. Waits for launches in progress.
    *
    * @throws InvalidArgumentException if {@code graph} differs in more than that; the message says
    *     where, and nothing is changed
@@ -32,9 +33,9 @@ public interface ExecutableGraph extends AutoCloseable {
   void update(Graph graph);
 
   /**
-   * Waits for launches under way, then releases the graph. What is unfinished after the {@code
-   * close-timeout} of its communicators is given up, as by {@link Stream#close()}. Closing twice
-   * does nothing.
+   * Waits for launches in progress, then releases the graph. Work that is unfinished after the
+   * {@code close-timeout} of its communicators is given up, as in {@link Stream#close()}. Closing
+   * twice does nothing.
    */
   @Override
   void close();

@@ -13,10 +13,10 @@ package io.nccl4j;
  * }</pre>
  *
  * <p>Operations called on the same thread between {@link #start()} and {@link #launch()} are
- * collected and checked, not started. If the block is left without {@code launch()}, by an
- * exception say, they are discarded: a group is launched whole or not at all. A group belongs to
- * the thread that started it. It holds at most half as many operations of a communicator as that
- * one's work FIFO; the call that would add one more is refused.
+ * collected and checked, not started. If the block is left without {@code launch()}, for example by
+ * an exception, they are discarded: a group is launched whole or not at all. A group belongs to the
+ * thread that started it. It holds at most half as many operations of a communicator as the
+ * communicator's work FIFO; the call that would exceed this is refused.
  */
 public interface Group extends AutoCloseable {
   /** Opens a group on the current thread. */
@@ -33,11 +33,10 @@ public interface Group extends AutoCloseable {
   }
 
   /**
-   * Queues all collected operations, or, inside another group, hands them to it.
+   * Queues all collected operations, or, inside another group, passes them to it.
    *
    * @throws InvalidUsageException if the group was launched or closed before, or the calling thread
-   *     did not start it, or a communicator in it cannot accept operations any more; nothing was
-   *     started
+   *     did not start it, or a communicator in it no longer accepts operations; nothing was started
    */
   void launch();
 

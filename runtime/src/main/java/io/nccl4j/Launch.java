@@ -5,8 +5,8 @@ import java.util.Optional;
 import java.util.OptionalInt;
 
 /**
- * What this process was told about its place among the processes of a job, by a launcher or by
- * variables of nccl4j's own; and how those processes get one {@link UniqueId}.
+ * This process's place among the processes of a job, as given by a launcher or by nccl4j's own
+ * variables, and a way for those processes to share one {@link UniqueId}.
  *
  * <pre>{@code
  * try (Launch launch = Launch.detect().orElseThrow()) {
@@ -15,7 +15,7 @@ import java.util.OptionalInt;
  * }
  * }</pre>
  *
- * <p>Read are, and if there are several they must agree:
+ * <p>The following sources are read; if several are present, they must agree:
  *
  * <table>
  * <caption>Sources</caption>
@@ -33,24 +33,24 @@ import java.util.OptionalInt;
  *
  * <p>{@code NCCL4J_LAUNCHER} names the one to believe, or {@code none}.
  *
- * <p>Launchers hand over no secret. On one machine the process with rank 0 leaves the unique id in
- * a folder that only its user can enter, under a name of the job. Across machines {@code
- * NCCL4J_RENDEZVOUS_DIR} names such a folder that all of them share. {@code NCCL4J_UNIQUE_ID} or
+ * <p>Launchers pass on no secret. On one machine the process with rank 0 leaves the unique id in a
+ * folder that only its user can enter, under a name that identifies the job. Across machines {@code
+ * NCCL4J_RENDEZVOUS_DIR} names such a folder that they all share. {@code NCCL4J_UNIQUE_ID} or
  * {@code NCCL4J_UNIQUE_ID_FILE}, if set, are used instead.
  *
- * <p>Used by one thread.
+ * <p>Not thread-safe.
  */
 public interface Launch extends AutoCloseable {
-  /** What the environment of this process says; empty if it says nothing. */
+  /** Reads the environment of this process; empty if it says nothing of a launch. */
   static Optional<Launch> detect() {
     return detect(System.getenv());
   }
 
   /**
-   * What an environment says; empty if it says nothing.
+   * Reads an environment; empty if it says nothing of a launch.
    *
-   * @throws InvalidArgumentException if a variable is missing or cannot be understood, or sources
-   *     disagree; the message names them
+   * @throws InvalidArgumentException if a variable is missing or cannot be understood, or if
+   *     sources disagree; the message names them
    */
   static Optional<Launch> detect(Map<String, String> environment) {
     return Provider.get().launch(Require.present(environment, "environment"));
@@ -60,45 +60,46 @@ public interface Launch extends AutoCloseable {
   String launcher();
 
   /**
-   * The number of this process's first rank; the others of the process follow.
+   * The number of this process's first rank; its other ranks follow.
    *
-   * @param ranksPerProcess as many in every process
+   * @param ranksPerProcess the same in every process
    */
   int firstRank(int ranksPerProcess);
 
   /**
-   * Ranks of all processes.
+   * Number of ranks of all processes.
    *
-   * @param ranksPerProcess as many in every process
+   * @param ranksPerProcess the same in every process
    */
   int nranks(int ranksPerProcess);
 
   /**
-   * The process's number among those of this machine, if the launcher says so. By nccl4j's own
-   * variables, which number the ranks of a machine, it is that of the process's first rank.
+   * The process's number among those of this machine, if the launcher provides it. With nccl4j's
+   * own variables, which number the ranks of a machine, it is that of the process's first rank.
    */
   OptionalInt localProcess();
 
-  /** Processes on this machine, if the launcher says so. */
+  /** Number of processes on this machine, if the launcher provides it. */
   OptionalInt localProcesses();
 
   /**
-   * An id that is the same in all processes: made by the one with rank 0, which must live until all
-   * have joined; the others wait for it up to the init timeout of {@link
-   * CommunicatorConfig#defaults()}. For each further communicator call it again, in all processes
+   * Returns an id that is the same in all processes. The process with rank 0 creates it, and must
+   * live until all have joined; the others wait for it up to the init timeout of {@link
+   * CommunicatorConfig#defaults()}. Call it again for each further communicator, in all processes
    * in the same order.
    *
    * @throws DeadlineException if the id does not come in time
-   * @throws InvalidUsageException if there is no way to hand it over: several machines and no
-   *     setting that says where; or it was asked for again where a setting gives just one
-   * @throws SystemErrorException if the folder or the file cannot be used, or is somebody else's
+   * @throws InvalidUsageException if there is no way to pass it on (several machines, and no
+   *     setting that says where), or it is requested again although a setting provides only one
+   * @throws SystemErrorException if the folder or the file cannot be used, or belongs to somebody
+   *     else
    */
   UniqueId uniqueId(Backend backend);
 
   /**
    * Joins a communicator of all processes, as the only rank of this one.
    *
-   * @throws NcclException as {@link #uniqueId} and {@link Communicator#initRank} throw it
+   * @throws NcclException as {@link #uniqueId} and {@link Communicator#initRank} do
    */
   default Communicator initRank(Device device, CommunicatorConfig config) {
     UniqueId id = uniqueId(Require.present(device, "device").backend());
@@ -108,8 +109,8 @@ public interface Launch extends AutoCloseable {
   }
 
   /**
-   * Removes what this process left for others: call it when all have joined. What is left when the
-   * process ends is removed then.
+   * Removes what this process left for others: call it when all have joined. It also happens when
+   * the process ends.
    */
   @Override
   void close();

@@ -3,9 +3,9 @@ package io.nccl4j;
 import java.util.Optional;
 
 /**
- * A communicator, or a buffer, would take more memory than it may. Nothing was started; every
- * object stays usable. On the host backend other ranks that wait for this one end at once, with its
- * reason; on cuda those of other processes end with their deadline.
+ * A communicator or buffer would take more memory than it may. Nothing was started; every object
+ * stays usable. On the host backend, other ranks that wait for this one fail at once, with its
+ * reason; on cuda, those of other processes fail when their deadline passes.
  */
 public final class MemoryBudgetException extends InvalidUsageException {
   private static final long serialVersionUID = 1L;
@@ -17,7 +17,7 @@ public final class MemoryBudgetException extends InvalidUsageException {
    *
    * @param message what exceeds what, in bytes; the table of the prediction is appended
    * @param remedy what the caller can do
-   * @param prediction what would have been taken, if it is a communicator's
+   * @param prediction what a communicator would have taken; empty for a buffer
    */
   public MemoryBudgetException(
       String message, String remedy, Optional<MemoryPrediction> prediction) {
@@ -25,7 +25,7 @@ public final class MemoryBudgetException extends InvalidUsageException {
     this.prediction = prediction;
   }
 
-  /** What the communicator would have taken; empty if it is a buffer that was refused. */
+  /** What the communicator would have taken; empty if a buffer was refused. */
   public Optional<MemoryPrediction> prediction() {
     return prediction;
   }

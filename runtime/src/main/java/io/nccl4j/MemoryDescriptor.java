@@ -1,6 +1,6 @@
 package io.nccl4j;
 
-/** An open file descriptor that stands for memory. */
+/** An open file descriptor that refers to memory. */
 public interface MemoryDescriptor extends AutoCloseable {
   /**
    * Its number in this process.
@@ -9,7 +9,7 @@ public interface MemoryDescriptor extends AutoCloseable {
    */
   int number();
 
-  /** Closes it; the memory stays. Closing twice does nothing. */
+  /** Closes the descriptor; the memory stays. Closing twice does nothing. */
   @Override
   void close();
 }

@@ -1,8 +1,8 @@
 package io.nccl4j;
 
-/** What not every device can do with its memory; see {@link Device#support}. */
+/** A memory capability that not every device has; see {@link Device#support}. */
 public enum MemoryFeature {
-  /** Physical memory and addresses apart: {@link VirtualMemory}. */
+  /** Separate physical memory and addresses: {@link VirtualMemory}. */
   VIRTUAL_MEMORY("cuMem virtual memory", "a device with virtual memory management"),
   /** Sharing physical memory with other processes of the machine by file descriptor. */
   FILE_DESCRIPTORS(
@@ -21,12 +21,12 @@ public enum MemoryFeature {
     this.needs = needs;
   }
 
-  /** What it is, for people. */
+  /** A human-readable name. */
   public String label() {
     return label;
   }
 
-  /** What it needs, for people. */
+  /** A human-readable requirement. */
   public String needs() {
     return needs;
   }

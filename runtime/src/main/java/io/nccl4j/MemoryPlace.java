@@ -1,6 +1,6 @@
 package io.nccl4j;
 
-/** Where memory lies. Sums over places mean nothing: each has limits of its own. */
+/** Where memory lies. Sums across places are meaningless: each has its own limits. */
 public enum MemoryPlace {
   /** Memory of a GPU. */
   DEVICE("device"),

@@ -1,16 +1,16 @@
 package io.nccl4j;
 
-/** What happens where memory would exceed its budget. */
+/** What happens if memory would exceed its budget. */
 public enum MemoryPolicy {
   /**
-   * NCCL is told to take less, said in one line of the log: no NVLS, fewer CTAs. Where that is not
-   * enough, the communicator is refused, or if there is no budget, but too little free memory, the
+   * NCCL is told to take less, which one log line reports: no NVLS, fewer CTAs. If that is not
+   * enough, the communicator is refused; without a budget, if only free memory is too little, the
    * log says so.
    */
   AUTO,
   /** The communicator is refused. */
   STRICT,
-  /** Nothing is looked at. */
+  /** Nothing is checked. */
   OFF;
 
   /** The name in the environment, for example {@code auto}. */
@@ -19,7 +19,7 @@ public enum MemoryPolicy {
   }
 
   /**
-   * The policy of this name.
+   * The policy with this name.
    *
    * @throws InvalidArgumentException if there is none
    */

@@ -1,48 +1,48 @@
 package io.nccl4j;
 
 /**
- * Device memory for buffers that come and go, in the order of streams.
+ * Device memory for buffers that are allocated and freed in stream order.
  *
  * <p>A buffer is allocated for a stream, and its {@link DeviceBuffer#close()} takes effect in that
- * stream's order: close it as soon as its last operation was called, without waiting. The memory
- * then serves the next buffer of the same stream at once, and other streams when the device has
- * passed that point. Nothing ever waits for the device. Once it has what a program needs, a pool
- * allocates and frees without a system call, without a call of the driver and without Java heap.
+ * stream's order: close it right after its last operation was called, without waiting. The memory
+ * can then serve the same stream's next buffer at once, and other streams once the device has
+ * passed that point. Nothing ever waits for the device. Once a pool has what a program needs, it
+ * allocates and frees without a system call, a driver call or Java heap.
  *
- * <p><b>Other streams.</b> Who uses a buffer on another stream than its own lets that stream wait
- * for an event of the own one first, and lets the own stream wait for the other before closing.
+ * <p><b>Other streams.</b> To use a buffer on another stream, first make that stream wait for an
+ * event of the buffer's own stream; before closing, make the own stream wait for the other.
  *
- * <p><b>Graphs.</b> Buffers are not allocated for a stream that is being captured. Launching a
+ * <p><b>Graphs.</b> Buffers cannot be allocated for a stream that is being captured. Launching a
  * graph whose buffers were closed is refused.
  *
- * <p><b>Groups.</b> A buffer that is closed while a group is open on the thread serves others when
- * the group has been launched or discarded.
+ * <p><b>Groups.</b> The memory of a buffer that is closed while the thread has an open group is
+ * reused only after the group was launched or discarded.
  *
- * <p><b>Closed buffers.</b> The pool uses buffer objects again: not before their works are done and
- * {@value #OLDEST} more buffers of the stream were closed, so that closing twice is harmless for so
- * long. Don't keep closed buffers.
+ * <p><b>Closed buffers.</b> The pool reuses buffer objects, but only after their works are done and
+ * {@value #OLDEST} more buffers of the stream were closed; until then, closing twice is harmless.
+ * Do not keep closed buffers.
  *
  * <p>Thread-safe; calls for the same stream take turns. Chunks of memory belong to the pool, which
- * takes more when it needs to and gives back what is unused at {@link #trim} and {@link #close()}.
+ * takes more as needed and returns unused ones at {@link #trim} and {@link #close()}.
  */
 public interface MemoryPool extends AutoCloseable {
-  /** Buffers that are closed on a stream before an object is used again. */
+  /** Buffers closed on a stream before a buffer object is reused. */
   int OLDEST = 64;
 
   /** The device this memory belongs to. */
   Device device();
 
   /**
-   * Allocates a buffer that is used on {@code stream}. It starts at a multiple of 256 bytes; at a
-   * multiple of 4096, as {@link NcclCommunicator#registerWindow} asks, if {@code bytes} is one or
-   * is 32 KiB or more. Its contents are undefined, and earlier works of the stream may still use
-   * its memory: fill it by the stream, or synchronise before blocking copies.
+   * Allocates a buffer for use on {@code stream}. It starts at a multiple of 256 bytes, or of 4096,
+   * as {@link NcclCommunicator#registerWindow} requires, if {@code bytes} is a multiple of 4096 or
+   * at least 32 KiB. Its contents are undefined, and earlier works of the stream may still use its
+   * memory: fill it through the stream, or synchronise before blocking copies.
    *
    * @param bytes size, 0 or more
-   * @param stream a stream of this device, which is not being captured
+   * @param stream a stream of this device that is not being captured
    * @throws InvalidArgumentException if the size is negative, or the stream of another device
    * @throws InvalidUsageException if the pool or stream is closed, or the stream being captured
-   * @throws SystemErrorException if the memory is not there, or the pool's limit is reached
+   * @throws SystemErrorException if there is not enough memory, or the pool's limit is reached
    * @throws NcclException if the stream has failed
    */
   DeviceBuffer allocate(long bytes, Stream stream);
@@ -58,20 +58,21 @@ public interface MemoryPool extends AutoCloseable {
   }
 
   /**
-   * Gives unused chunks back, until {@code keepBytes} or less are held or every chunk is in use.
+   * Returns unused chunks to the device, until at most {@code keepBytes} are held or every chunk is
+   * in use.
    *
-   * @return bytes given back
+   * @return bytes returned
    */
   long trim(long keepBytes);
 
-  /** What the pool holds now, and held at most. */
+  /** What the pool holds now, and the most it ever held. */
   MemoryPoolStatistics statistics();
 
   /**
-   * Gives everything back. Closing twice does nothing.
+   * Returns all memory. Closing twice does nothing.
    *
    * @throws InvalidUsageException if buffers are open, streams have not passed their last use, or
-   *     chunks are registered with a communicator; nothing is freed then
+   *     chunks are registered with a communicator; nothing is freed
    */
   @Override
   void close();

@@ -1,11 +1,11 @@
 package io.nccl4j;
 
 /**
- * How a {@link MemoryPool} takes memory of its device.
+ * How a {@link MemoryPool} takes memory from its device.
  *
  * @param initialBytes taken at once, in one chunk; 0 for none
  * @param chunkBytes taken at a time later; a larger buffer gets a chunk of its own size
- * @param limitBytes the most that all chunks together may have
+ * @param limitBytes maximum size of all chunks together
  */
 public record MemoryPoolOptions(long initialBytes, long chunkBytes, long limitBytes) {
   /** Nothing at once, then 32 MiB at a time, without a limit. */
@@ -13,10 +13,10 @@ public record MemoryPoolOptions(long initialBytes, long chunkBytes, long limitBy
       new MemoryPoolOptions(0, 32L << 20, Long.MAX_VALUE);
 
   /**
-   * Checks them.
+   * Checks the sizes.
    *
-   * @throws InvalidArgumentException if one is negative, the chunk empty, or the initial size above
-   *     the limit
+   * @throws InvalidArgumentException if a size is negative, the chunk size 0, or the initial size
+   *     above the limit
    */
   public MemoryPoolOptions {
     if (initialBytes < 0 || chunkBytes < 1 || initialBytes > limitBytes) {
@@ -32,17 +32,17 @@ public record MemoryPoolOptions(long initialBytes, long chunkBytes, long limitBy
     }
   }
 
-  /** The same with another initial size. */
+  /** A copy with another initial size. */
   public MemoryPoolOptions withInitialBytes(long bytes) {
     return new MemoryPoolOptions(bytes, chunkBytes, limitBytes);
   }
 
-  /** The same with another size of chunks. */
+  /** A copy with another chunk size. */
   public MemoryPoolOptions withChunkBytes(long bytes) {
     return new MemoryPoolOptions(initialBytes, bytes, limitBytes);
   }
 
-  /** The same with another limit. */
+  /** A copy with another limit. */
   public MemoryPoolOptions withLimitBytes(long bytes) {
     return new MemoryPoolOptions(initialBytes, chunkBytes, bytes);
   }

@@ -1,19 +1,19 @@
 package io.nccl4j;
 
 /**
- * What a {@link MemoryPool} holds. Taken while other threads allocate, the figures need not be of
- * the same instant.
+ * What a {@link MemoryPool} holds. If other threads allocate meanwhile, the figures may be from
+ * slightly different moments.
  *
  * @param openBuffers buffers that are not closed
- * @param usedBytes bytes asked for by them
- * @param peakUsedBytes the most that was ever in use
- * @param blockBytes bytes taken by them, with what rounding adds
+ * @param usedBytes bytes requested by them
+ * @param peakUsedBytes the most bytes ever in use
+ * @param blockBytes bytes taken by them, including rounding
  * @param cachedBytes bytes of closed buffers, kept for the next buffers of their streams
- * @param freeBytes bytes of chunks that any stream can have
- * @param largestFreeBytes the largest of them in one piece
+ * @param freeBytes bytes of chunks available to any stream
+ * @param largestFreeBytes the largest contiguous free piece
  * @param reservedBytes bytes of all chunks: the three above together
- * @param peakReservedBytes the most that was ever reserved
- * @param chunks pieces in which the pool took memory of the device
+ * @param peakReservedBytes the most bytes ever reserved
+ * @param chunks number of chunks taken from the device
  * @param allocations buffers allocated so far
  */
 public record MemoryPoolStatistics(
@@ -29,7 +29,7 @@ public record MemoryPoolStatistics(
     int chunks,
     long allocations) {
   /**
-   * How far the free memory is in pieces: 0 if it is one piece, or there is none, towards 1 the
+   * How fragmented the free memory is: 0 if it is one piece, or there is none; closer to 1 the
    * smaller its largest piece is.
    */
   public double fragmentation() {

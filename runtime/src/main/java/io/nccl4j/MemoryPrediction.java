@@ -3,11 +3,11 @@ package io.nccl4j;
 import java.util.List;
 
 /**
- * The memory that one rank of a communicator will take, before it is made: the rank that takes
- * most. All sizes are bytes. What CUDA takes for its context and for the code of kernels is not in
- * it, nor are buffers of the program.
+ * The memory that one rank of a communicator will take, predicted before it is created, for the
+ * rank that takes most. All sizes are in bytes. CUDA's context, kernel code and the program's
+ * buffers are not included.
  *
- * @param query what was asked
+ * @param query the query
  * @param lines what will be taken
  */
 public record MemoryPrediction(MemoryQuery query, List<Line> lines) {
@@ -15,7 +15,7 @@ public record MemoryPrediction(MemoryQuery query, List<Line> lines) {
   public enum When {
     /** By joining. */
     JOIN("joining"),
-    /** By the first collectives; those that take no such path take less. */
+    /** By the first collectives; those on another path take less. */
     COLLECTIVE("first collective"),
     /** By the first exchange of messages with the peers. */
     EXCHANGE("first send, recv");
@@ -34,13 +34,13 @@ public record MemoryPrediction(MemoryQuery query, List<Line> lines) {
 
   /** How a size is known. */
   public enum Basis {
-    /** A log of NCCL has this size, for these very values. */
+    /** A log of NCCL shows this size, for exactly these values. */
     LOGGED,
-    /** It was measured, for these very values. */
+    /** It was measured, for exactly these values. */
     MEASURED,
-    /** Computed as NCCL's source does. */
+    /** Computed as in NCCL's source. */
     DERIVED,
-    /** A size of nccl4j's own. */
+    /** A size of nccl4j itself. */
     OWN
   }
 
@@ -67,17 +67,17 @@ public record MemoryPrediction(MemoryQuery query, List<Line> lines) {
     lines = List.copyOf(lines);
   }
 
-  /** Predicts; touches no device, and loads no library of CUDA. */
+  /** Predicts the memory; touches no device and loads no CUDA library. */
   public static MemoryPrediction of(MemoryQuery query) {
     return Provider.get().predictMemory(Require.present(query, "query"));
   }
 
-  /** What a rank takes in a place. */
+  /** Bytes that a rank takes in a place. */
   public long bytes(MemoryPlace place) {
     return lines.stream().filter(line -> line.place == place).mapToLong(Line::bytes).sum();
   }
 
-  /** What a rank has taken in a place after one of the steps and those before it. */
+  /** Bytes that a rank has taken in a place after a step and those before it. */
   public long bytes(MemoryPlace place, When upTo) {
     return lines.stream()
         .filter(line -> line.place == place && line.when.compareTo(upTo) <= 0)
@@ -85,12 +85,12 @@ public record MemoryPrediction(MemoryQuery query, List<Line> lines) {
         .sum();
   }
 
-  /** What a rank takes for a purpose. */
+  /** Bytes that a rank takes for a purpose. */
   public long bytes(MemoryPurpose purpose) {
     return lines.stream().filter(line -> line.purpose == purpose).mapToLong(Line::bytes).sum();
   }
 
-  /** What all ranks of one machine take in {@code /dev/shm}. */
+  /** Bytes that all ranks of one machine take in {@code /dev/shm}. */
   public long shmBytesPerNode() {
     return bytes(MemoryPlace.SHM) * query.value(MemoryQuery.Lever.RANKS_PER_NODE);
   }

@@ -8,7 +8,7 @@ public enum MemoryPurpose {
   WINDOW("window", "buffers of the program that a communicator has registered"),
   /** Chunks of memory pools. */
   POOL("pool", "chunks of memory pools"),
-  /** What ranks tell each other through: control block, outboxes, lanes, ledger. */
+  /** Shared state through which ranks coordinate: control block, outboxes, lanes, ledger. */
   CONTROL("control", "control block: outboxes, lanes, ledger"),
   /** Copies of buffers that other processes cannot reach. */
   STAGING("staging", "copies of buffers that other processes cannot reach"),
@@ -30,9 +30,9 @@ public enum MemoryPurpose {
   NVLS("NVLS", "multicast buffers and credits"),
   /** Operations that wait for NCCL's proxy thread. */
   PROXY("proxy", "operations that wait for NCCL's proxy thread"),
-  /** What NCCL took, where it does not say for what. */
+  /** What NCCL took without saying for what. */
   NCCL("NCCL", "what NCCL took and does not divide"),
-  /** Taken from the system, and in no buffer. */
+  /** Taken from the system, but in no buffer. */
   UNUSED("unused", "taken from the system, in no buffer");
 
   private final String label;

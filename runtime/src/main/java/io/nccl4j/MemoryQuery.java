@@ -7,8 +7,8 @@ import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A communicator that may be made, as far as its memory depends on it: what {@link
- * MemoryPrediction} asks for. Immutable.
+ * The properties of a planned communicator on which its memory depends, the input of {@link
+ * MemoryPrediction}. Immutable.
  *
  * <pre>{@code
  * MemoryQuery query = MemoryQuery.of(Backend.CUDA).with(Lever.NRANKS, 16).with(Lever.NVLS, 0);
@@ -32,7 +32,7 @@ public final class MemoryQuery {
     ARCH("arch", 90, 70, 129, ""),
     /** NCCL's version, as {@code ncclGetVersion} counts: 23007 for 2.30.7. */
     NCCL("nccl", 23007, 21900, 99999, ""),
-    /** Channels of collectives; by default what NCCL takes between GPUs with NVLink. */
+    /** Channels of collectives; by default NCCL's choice between GPUs with NVLink. */
     CHANNELS("channels", -1, 1, 64, ""),
     /** Fewest CTAs, and so channels. */
     MIN_CTAS("min-ctas", 1, 1, 64, "NCCL_MIN_CTAS"),
@@ -40,7 +40,7 @@ public final class MemoryQuery {
     MAX_CTAS("max-ctas", 64, 1, Integer.MAX_VALUE, "NCCL_MAX_CTAS"),
     /** Channels to each peer of sends and receives. */
     PEER_CHANNELS("peer-channels", -1, 1, 64, ""),
-    /** NCCL's {@code maxP2pPeers}, which counts on several machines. */
+    /** NCCL's {@code maxP2pPeers}, which matters on several machines. */
     MAX_P2P_PEERS("max-p2p-peers", -1, 1, Integer.MAX_VALUE, "NCCL_P2P_MAX_PEERS"),
     /** Bytes of a buffer of the protocol Simple. */
     BUFFSIZE("buffsize", 4 << 20, 1, 1 << 30, "NCCL_BUFFSIZE"),
@@ -54,11 +54,11 @@ public final class MemoryQuery {
     NVLS_CHANNELS("nvls-channels", -1, 1, 64, "NCCL_NVLS_NCHANNELS"),
     /** Bytes of a chunk of NVLS. */
     NVLS_CHUNKSIZE("nvls-chunksize", 128 << 10, 1, 1 << 27, "NCCL_NVLS_CHUNKSIZE"),
-    /** Whether GPUs reach each other: 0 for no, then shared memory is between them. */
+    /** Whether GPUs reach each other's memory: 0 for no; they then use shared memory. */
     P2P("p2p", 1, 0, 1, "NCCL_P2P_DISABLE"),
     /** Whether shared memory may be used. */
     SHM("shm", 1, 0, 1, "NCCL_SHM_DISABLE"),
-    /** Whether NCCL shares host memory by CUDA, not by files in {@code /dev/shm}. */
+    /** Whether NCCL shares host memory through CUDA, not through files in {@code /dev/shm}. */
     CUMEM_HOST("cumem-host", -1, 0, 1, "NCCL_CUMEM_HOST_ENABLE"),
     /** Whether NCCL connects at the first collective; if not, when joining. */
     RUNTIME_CONNECT("runtime-connect", 1, 0, 1, "NCCL_RUNTIME_CONNECT"),
@@ -79,7 +79,7 @@ public final class MemoryQuery {
       this.variable = variable;
     }
 
-    /** Its name, as the command line has it. */
+    /** Its name on the command line. */
     public String label() {
       return label;
     }
@@ -102,9 +102,10 @@ public final class MemoryQuery {
   }
 
   /**
-   * Eight ranks on one machine; on cuda a GPU with compute capability 9.0 each and NCCL 2.30.7.
+   * A query for eight ranks on one machine; on cuda, each with a GPU of compute capability 9.0, and
+   * NCCL 2.30.7.
    *
-   * @throws InvalidArgumentException for {@link Backend#AUTO}: nothing is looked for
+   * @throws InvalidArgumentException for {@link Backend#AUTO}, which is not resolved here
    */
   public static MemoryQuery of(Backend backend) {
     if (Require.present(backend, "backend") == Backend.AUTO) {
@@ -115,9 +116,9 @@ public final class MemoryQuery {
   }
 
   /**
-   * The same with another value.
+   * A copy with another value.
    *
-   * @throws InvalidArgumentException if the value cannot be
+   * @throws InvalidArgumentException if the value is out of range
    */
   public MemoryQuery with(Lever lever, long value) {
     if (value < lever.min || value > lever.max) {
@@ -130,7 +131,7 @@ public final class MemoryQuery {
     return new MemoryQuery(backend, changed);
   }
 
-  /** The same with what a configuration sets. */
+  /** A copy with the values that a configuration sets. */
   public MemoryQuery with(CommunicatorConfig config) {
     MemoryQuery query = with(Lever.FIFO, config.fifoBytes());
     query = query.with(Lever.MIN_CTAS, config.nccl().value(NcclOptions.Option.MIN_CTAS));
@@ -139,7 +140,7 @@ public final class MemoryQuery {
     return query.with(Lever.MAX_P2P_PEERS, config.nccl().value(NcclOptions.Option.MAX_P2P_PEERS));
   }
 
-  /** This query for ranks that all share one GPU: NCCL takes most channels then, and no NVLS. */
+  /** A copy for ranks that all share one GPU: NCCL then uses the most channels, and no NVLS. */
   public MemoryQuery onOneGpu() {
     return with(Lever.CHANNELS, ONE_GPU_CHANNELS).with(Lever.NVLS, 0);
   }
@@ -149,8 +150,8 @@ public final class MemoryQuery {
   }
 
   /**
-   * The same with what NCCL's variables set; they beat a configuration. What is not a number in
-   * range is left out, as NCCL does.
+   * A copy with the values that NCCL's variables set; they override a configuration. Values that
+   * are not numbers in range are ignored, as NCCL does.
    */
   public MemoryQuery withEnvironment(Map<String, String> environment) {
     MemoryQuery query = this;
@@ -173,17 +174,17 @@ public final class MemoryQuery {
         : OptionalLong.of(Long.parseLong(text.strip()));
   }
 
-  /** Whose communicator it is. */
+  /** The communicator's backend. */
   public Backend backend() {
     return backend;
   }
 
-  /** Whether a value was given. */
+  /** Whether a value was set. */
   public boolean isSet(Lever lever) {
     return values.containsKey(lever);
   }
 
-  /** The value in effect; −1 where it is left to NCCL. */
+  /** The value in effect; −1 if left to NCCL. */
   public long value(Lever lever) {
     Long value = values.get(lever);
     if (value == null) {
@@ -192,7 +193,7 @@ public final class MemoryQuery {
     return lever == Lever.RANKS_PER_NODE ? Math.min(value, value(Lever.NRANKS)) : value;
   }
 
-  /** The value in effect, or another one where it is left to NCCL. */
+  /** The value in effect, or {@code otherwise} if left to NCCL. */
   public long value(Lever lever, long otherwise) {
     long value = value(lever);
     return value < 0 ? otherwise : value;

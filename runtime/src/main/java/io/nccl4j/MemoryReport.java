@@ -5,12 +5,12 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Memory that is taken now: a snapshot. All sizes are bytes.
+ * A snapshot of memory in use. All sizes are in bytes.
  *
  * @param title whose memory it is
  * @param lines what was booked, and what NCCL says it took
- * @param comparisons what was booked against what the device says, with the difference; it may be
- *     work of others on the same device
+ * @param comparisons what was booked against what the device reports; others on the same device may
+ *     cause the difference
  */
 public record MemoryReport(String title, List<Line> lines, List<Comparison> comparisons) {
   /**
@@ -20,8 +20,8 @@ public record MemoryReport(String title, List<Line> lines, List<Comparison> comp
    * @param purpose what it is for
    * @param place where it lies
    * @param bytes taken now
-   * @param peakBytes the most that was taken at once
-   * @param basis who says so: {@code booked} by nccl4j when it allocated, or a call of NCCL
+   * @param peakBytes the most taken at once
+   * @param basis the source: {@code booked} by nccl4j when it allocated, or a call of NCCL
    */
   public record Line(
       String owner,
@@ -32,17 +32,17 @@ public record MemoryReport(String title, List<Line> lines, List<Comparison> comp
       String basis) {}
 
   /**
-   * Two answers to one question.
+   * Two values for one quantity.
    *
-   * @param what the question
-   * @param bookedBytes what is known
-   * @param bookedBasis from where
-   * @param measuredBytes what was measured
-   * @param measuredBasis how
+   * @param what the quantity
+   * @param bookedBytes the booked value
+   * @param bookedBasis its source
+   * @param measuredBytes the measured value
+   * @param measuredBasis its source
    */
   public record Comparison(
       String what, long bookedBytes, String bookedBasis, long measuredBytes, String measuredBasis) {
-    /** Measured less booked. */
+    /** Measured minus booked. */
     public long differenceBytes() {
       return measuredBytes - bookedBytes;
     }
@@ -54,12 +54,12 @@ public record MemoryReport(String title, List<Line> lines, List<Comparison> comp
     comparisons = List.copyOf(comparisons);
   }
 
-  /** What is taken in a place. */
+  /** Bytes taken in a place. */
   public long bytes(MemoryPlace place) {
     return lines.stream().filter(line -> line.place == place).mapToLong(Line::bytes).sum();
   }
 
-  /** What is taken for a purpose, wherever it lies. */
+  /** Bytes taken for a purpose, in any place. */
   public long bytes(MemoryPurpose purpose) {
     return lines.stream().filter(line -> line.purpose == purpose).mapToLong(Line::bytes).sum();
   }

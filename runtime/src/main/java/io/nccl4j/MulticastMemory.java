@@ -1,13 +1,13 @@
 package io.nccl4j;
 
 /**
- * An address for several devices' memory: what is written there reaches the copies of all of them,
- * and reading can reduce over them (NVLink SHARP). It is made for a number of devices, told each of
- * them, then bound to memory of each, and mapped like physical memory.
+ * An address for the memory of several devices: writes reach every device's copy, and reads can
+ * reduce over the copies (NVLink SHARP). It is created for a number of devices; each is added, then
+ * bound to its own memory, and the whole is mapped like physical memory.
  *
- * <p>The devices of other processes are told there, after {@link VirtualMemory#importMulticast}.
- * Memory can be bound and mapped when all devices were added, in whichever process: binding waits
- * for them inside CUDA, which no deadline sees; so let the processes meet in between.
+ * <p>Other processes add their devices themselves, after {@link VirtualMemory#importMulticast}.
+ * Memory can be bound and mapped once all devices have been added, in whichever process: binding
+ * waits for them inside CUDA, without a deadline, so let the processes meet in between.
  */
 public interface MulticastMemory extends PhysicalMemory {
   /** How many devices it joins. */
@@ -16,19 +16,19 @@ public interface MulticastMemory extends PhysicalMemory {
   /**
    * Adds a device of this process.
    *
-   * @throws InvalidArgumentException if it was added, or cannot take part
-   * @throws InvalidUsageException if so many devices were added as it is for
+   * @throws InvalidArgumentException if it was already added, or cannot take part
+   * @throws InvalidUsageException if all its devices have been added
    */
   void addDevice(Device device);
 
   /**
-   * Makes physical memory a device's copy of a part of this.
+   * Makes physical memory a device's copy of a part of this memory.
    *
-   * @param offset where in this, in bytes
-   * @param memory of a device that was added; not closed before it is unbound
+   * @param offset position in this memory, in bytes
+   * @param memory of an added device; it cannot be closed before it is unbound
    * @param memoryOffset first byte of the part of {@code memory}
    * @param bytes size of the part
-   * @throws InvalidUsageException if devices are missing still, as far as this process can know, or
+   * @throws InvalidUsageException if devices are still missing, as far as this process can know, or
    *     the device has other memory there
    */
   void bind(long offset, PhysicalMemory memory, long memoryOffset, long bytes);
@@ -36,7 +36,7 @@ public interface MulticastMemory extends PhysicalMemory {
   /**
    * Undoes one {@link #bind}.
    *
-   * @throws InvalidUsageException if nothing of this device was bound there
+   * @throws InvalidUsageException if no memory of this device is bound there
    */
   void unbind(Device device, long offset);
 }

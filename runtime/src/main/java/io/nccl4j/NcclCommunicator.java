@@ -5,24 +5,24 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What only NCCL's communicators can do: those of the {@code cuda} backend.
+ * Operations that only NCCL's communicators have, those of the {@code cuda} backend.
  *
- * <p><b>Versions.</b> Each method says since which NCCL it works; with an older one it throws an
- * {@link InvalidUsageException} that says what to install. Nothing was started then.
+ * <p><b>Versions.</b> Each method names the first NCCL that supports it; with an older one it
+ * throws an {@link InvalidUsageException} that says what to install, and starts nothing.
  *
- * <p><b>Collective.</b> Where a method says that all ranks call it, it waits for them, up to the
- * init timeout of the configuration, the new communicator's if it makes one. If they do not come,
- * or NCCL fails, this communicator has failed, and the exception says why. No operation of the rank
- * may be unfinished, and no group open on the thread, or an {@link InvalidUsageException} is thrown
- * and nothing started.
+ * <p><b>Collective.</b> A method that all ranks must call waits for them, up to the init timeout of
+ * the configuration (the new communicator's, if it creates one). If they do not come, or NCCL
+ * fails, this communicator has failed, and the exception says why. If the rank has unfinished
+ * operations, or the thread an open group, it throws an {@link InvalidUsageException} and starts
+ * nothing.
  *
  * <p><b>Threads.</b> As for {@link Communicator}: one at a time.
  */
 public interface NcclCommunicator extends Communicator {
   /**
-   * The communicator as one of NCCL's.
+   * Returns {@code communicator} as one of NCCL's.
    *
-   * @throws InvalidUsageException if it is not one, as those of the host backend
+   * @throws InvalidUsageException if it is not, as on the host backend
    */
   static NcclCommunicator of(Communicator communicator) {
     if (Require.present(communicator, "communicator") instanceof NcclCommunicator nccl) {
@@ -38,13 +38,14 @@ public interface NcclCommunicator extends Communicator {
   }
 
   /**
-   * Joins, as a new rank, a communicator that others make with {@link #grow}. NCCL 2.29.2 or newer.
+   * Joins, as a new rank, a communicator that others create with {@link #grow}. NCCL 2.29.2 or
+   * newer.
    *
-   * <p>The existing ranks must have begun to grow: NCCL does not wait for them, but fails.
+   * <p>The existing ranks must already be growing: NCCL does not wait for them, but fails.
    *
    * @param device where this rank runs, of the cuda backend
    * @param nranks number of ranks of the grown communicator
-   * @param id of {@link #createGrowId}
+   * @param id from {@link #createGrowId}
    * @param rank from the old number of ranks to nranks−1, each taken by one caller
    * @throws DeadlineException if not all ranks came within the init timeout
    */
@@ -54,73 +55,73 @@ public interface NcclCommunicator extends Communicator {
   }
 
   /**
-   * Estimates how long operations would take, as NCCL's own model has it. They are planned as one
-   * group and not started: no buffer is touched, and the communicators' FIFO is as before. NCCL
-   * 2.22 or newer.
+   * Estimates how long operations would take, by NCCL's own model. They are planned as one group
+   * and not started: no buffer is touched, and the communicators' FIFOs do not change. NCCL 2.22 or
+   * newer.
    *
-   * <p>All their communicators must block, as they do by default, see {@link
-   * NcclOptions.Builder#blocking}: for others NCCL has no estimate, it would run the operations.
+   * <p>All their communicators must be blocking, the default, see {@link
+   * NcclOptions.Builder#blocking}: for others NCCL has no estimate, and would run the operations.
    * All ranks should simulate the same; NCCL may connect them.
    *
-   * @param operations calls operations of communicators of this thread; nothing else of them
-   * @return NCCL's estimate, in microseconds; of the last aggregate only, where NCCL divides the
-   *     group into several. Zero if it has none, as for a single rank
-   * @throws InvalidUsageException if a group is open, a communicator does not block, or nothing was
-   *     called
+   * @param operations calls operations, and nothing else, of communicators of this thread
+   * @return NCCL's estimate, in microseconds; if NCCL divides the group into several, of the last
+   *     one only. Zero if it has none, as for a single rank
+   * @throws InvalidUsageException if a group is open, a communicator is not blocking, or nothing
+   *     was called
    */
   static Duration simulate(Runnable operations) {
     return Provider.get().simulate(Require.present(operations, "operations"));
   }
 
   /**
-   * Makes a communicator without some ranks, which must not call it; all others do. Ranks keep
-   * their order. NCCL 2.27.3 or newer.
+   * Creates a communicator without the excluded ranks; all other ranks call it, the excluded ones
+   * must not. Ranks keep their order. NCCL 2.27.3 or newer.
    *
-   * <p>With {@code abortParentsOperations} unfinished operations of this communicator are given up:
-   * they fail with {@link AbortedException}, as does a stream that they are in, and this
-   * communicator can only be closed. Without, it stays usable. A communicator that has failed
-   * cannot be shrunk: NCCL has ended it already. Excluded ranks can take part in no later split,
-   * shrink or grow of this communicator, which is refused on the others.
+   * <p>With {@code abortParentsOperations}, unfinished operations of this communicator are given
+   * up: they and their streams fail with {@link AbortedException}, and this communicator can only
+   * be closed. Otherwise it stays usable. A failed communicator cannot be shrunk: NCCL has already
+   * ended it. Excluded ranks can take part in no later split, shrink or grow of this communicator,
+   * which is refused on the others.
    *
-   * @param excludedRanks at least one rank, not this one, none twice
+   * @param excludedRanks one or more distinct ranks, not including this one
    */
   NcclCommunicator shrink(
       int[] excludedRanks, boolean abortParentsOperations, CommunicatorConfig config);
 
   /**
-   * The id with which new ranks {@link #join}; the rank that calls this is the root of the next
-   * {@link #grow}, and has to call that with it. NCCL 2.29.2 or newer.
+   * Creates the id with which new ranks {@link #join}. The rank that calls this is the root of the
+   * next {@link #grow}, and must pass the id to it. NCCL 2.29.2 or newer.
    *
    * <p>All existing ranks must call {@code grow} only after this has returned on the root, and must
-   * not split or shrink in between. An id serves one grow; it contains a secret.
+   * not split or shrink in between. An id is good for one grow; it contains a secret.
    */
   UniqueId createGrowId();
 
   /**
-   * Makes a communicator of this one's ranks, which keep their numbers, and new ranks, which {@link
-   * #join}. All ranks call it; this communicator stays usable. NCCL 2.29.2 or newer.
+   * Creates a communicator of this one's ranks, which keep their numbers, and new ranks, which
+   * {@link #join}. All ranks call it; this communicator stays usable. NCCL 2.29.2 or newer.
    *
-   * @param nranks number of ranks of the new communicator, more than there are
-   * @param id on the root what {@link #createGrowId} returned there, null on all others
+   * @param nranks number of ranks of the new communicator, more than this one has
+   * @param id on the root, the result of {@link #createGrowId}; null on all others
    */
   NcclCommunicator grow(int nranks, @Nullable UniqueId id, CommunicatorConfig config);
 
   /**
-   * Stops unfinished operations, without ending the communicator: they fail with {@link
-   * AbortedException}, as does a stream that they are in. Every rank should call it, in any order;
-   * it does not wait for others. Afterwards the communicator is {@link Communicator.State#ABORTED},
-   * and can be split, shrunk and closed. NCCL 2.28.7 or newer.
+   * Stops unfinished operations without ending the communicator: they and their streams fail with
+   * {@link AbortedException}. Every rank should call it, in any order; it does not wait for others.
+   * Afterwards the communicator is {@link Communicator.State#ABORTED}, and can be split, shrunk and
+   * closed. NCCL 2.28.7 or newer.
    *
-   * @throws InvalidUsageException if the communicator is closed, has failed or was revoked before
+   * @throws InvalidUsageException if the communicator is closed, has failed or was already revoked
    */
   void revoke();
 
   /**
-   * Gives back the memory that NCCL can do without until {@link #resume()}; operations are refused
-   * meanwhile. All ranks call it. Refused by NCCL where communicators share resources. NCCL 2.29.7
-   * or newer.
+   * Releases the memory that NCCL can do without until {@link #resume()}; operations are refused
+   * meanwhile. All ranks call it. NCCL refuses it if communicators share resources. NCCL 2.29.7 or
+   * newer.
    *
-   * @throws InvalidUsageException if it is suspended already
+   * @throws InvalidUsageException if it is already suspended
    */
   void suspend();
 
@@ -141,7 +142,7 @@ public interface NcclCommunicator extends Communicator {
   NcclMemoryStatistics memoryStatistics();
 
   /**
-   * Registers a buffer, so that operations on it may do without copies. Local. The buffer cannot be
+   * Registers a buffer, so that operations on it may avoid copies. Local. The buffer cannot be
    * closed before the registration, which ends with the communicator at the latest.
    *
    * @throws InvalidArgumentException if the buffer is empty or not on this communicator's device
@@ -149,43 +150,44 @@ public interface NcclCommunicator extends Communicator {
   Registration register(DeviceBuffer buffer);
 
   /**
-   * Registers the chunks of a pool that are not registered yet, once each, so that operations on
-   * all its buffers may do without copies. Local. A registered chunk stays until its registration
-   * ends, with the communicator at the latest. Call it again when the pool has grown.
+   * Registers the chunks of a pool that are not yet registered, once each, so that operations on
+   * all its buffers may avoid copies. Local. A registered chunk stays until its registration ends,
+   * with the communicator at the latest. Call it again when the pool has grown.
    *
    * @return the registrations of all chunks, in the order in which the pool took them
    */
   List<Registration> register(MemoryPool pool);
 
   /**
-   * Makes the chunks of a pool windows that are none yet, so that all its buffers lie in windows.
-   * All ranks call it, with pools that have the same number of new chunks; otherwise as {@link
-   * #registerWindow} and {@link #register(MemoryPool)}. For equal offsets on all ranks, which
-   * symmetric windows ask of collectives, give the pools their initial size, and let all ranks
+   * Makes windows of a pool's chunks that are not yet windows, so that all its buffers lie in
+   * windows. All ranks call it, with pools that have the same number of new chunks; otherwise it
+   * works like {@link #registerWindow} and {@link #register(MemoryPool)}. Collectives on symmetric
+   * windows need equal offsets on all ranks: give the pools an initial size, and let all ranks
    * allocate the same buffers in the same order before any is closed.
    */
   List<Window> registerWindows(MemoryPool pool, boolean symmetric, boolean strictOrdering);
 
   /**
-   * Makes a buffer a window, which other ranks can reach. All ranks call it; their buffers may have
+   * Makes a buffer a window that other ranks can reach. All ranks call it; their buffers may have
    * different sizes. The buffer cannot be closed before the window, which ends with the
    * communicator at the latest. NCCL 2.27.3 or newer.
    *
    * @param buffer starts at a multiple of 4096 bytes, as allocated buffers do; not empty
    * @param symmetric whether collectives use it: each rank then uses the same offset in its window
-   * @param strictOrdering whether one-sided writes arrive in order; as NCCL 2.30 has it
+   * @param strictOrdering whether one-sided writes arrive in order, as in NCCL 2.30
    * @return the window; see {@link Window#isSupported()}
    */
   Window registerWindow(DeviceBuffer buffer, boolean symmetric, boolean strictOrdering);
 
   /**
-   * Writes into a peer's window and then signals the peer. It needs {@link
-   * NcclProperties#hostRmaSupport()}, and does not work in a capture. NCCL 2.29.2 or newer.
+   * Queues a write into a peer's window and then a signal to the peer, and returns before they are
+   * complete. Needs {@link NcclProperties#hostRmaSupport()}, and cannot be captured. NCCL 2.29.2 or
+   * newer.
    *
    * @param buffer {@code count} elements, in a symmetric window of this rank
-   * @param peer whose window is written; its part must have the room, which is not checked
+   * @param peer the rank whose window is written; bounds of its part are not checked
    * @param window a supported, symmetric window of this communicator
-   * @param byteOffset where in the peer's part of the window, in bytes
+   * @param byteOffset offset in the peer's part of the window, in bytes
    */
   void putSignal(
       DeviceBuffer buffer,
@@ -196,14 +198,14 @@ public interface NcclCommunicator extends Communicator {
       long byteOffset,
       Stream stream);
 
-  /** Signals a peer, after what was put to it before; otherwise as {@link #putSignal}. */
+  /** Queues a signal to a peer, after earlier puts to it; otherwise like {@link #putSignal}. */
   void signal(int peer, Stream stream);
 
   /**
-   * Lets the stream wait for signals; each is counted once. It does not work in a capture. NCCL
-   * 2.29.2 or newer.
+   * Makes the stream wait for signals, each of which counts once. Cannot be captured. NCCL 2.29.2
+   * or newer.
    *
-   * @param counts nranks numbers of signals, by peer; not all 0
+   * @param counts nranks numbers of signals, one per peer; not all 0
    */
   void waitSignals(int[] counts, Stream stream);
 
@@ -213,8 +215,8 @@ public interface NcclCommunicator extends Communicator {
     DeviceBuffer buffer();
 
     /**
-     * Whether NCCL has noted it: not if registration is off, by {@code NCCL_LOCAL_REGISTER=0} or by
-     * lack of support. Operations work all the same.
+     * Whether NCCL has registered it; false if {@code NCCL_LOCAL_REGISTER=0} disables registration
+     * or it is not supported. Operations still work.
      */
     boolean isActive();
 
@@ -233,13 +235,13 @@ public interface NcclCommunicator extends Communicator {
     DeviceBuffer buffer();
 
     /**
-     * Whether there is a window: NCCL makes none, and says nothing, where it cannot map the ranks'
-     * memory. Collectives on the buffer work all the same; one-sided operations do not.
+     * Whether there is a window: NCCL silently creates none if it cannot map the ranks' memory.
+     * Collectives on the buffer still work; one-sided operations do not.
      */
     boolean isSupported();
 
     /**
-     * Ends this rank's part. Local: let the ranks meet before, so that none still writes to it.
+     * Ends this rank's part. Local: let the ranks meet first, so that none still writes to it.
      * Closing twice does nothing.
      *
      * @throws InvalidUsageException if operations of the communicator are unfinished

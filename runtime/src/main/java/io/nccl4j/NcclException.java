@@ -5,17 +5,17 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * The root of every failure this library reports. The message says what was wrong and, where one is
- * known, what to do.
+ * The root of every failure this library reports. The message says what was wrong and, if known,
+ * what to do.
  *
  * <p>After an {@link InvalidArgumentException} or an {@link InvalidUsageException} that a call
  * throws directly, nothing was started and every object stays usable. After any other failure of an
- * operation the communicator is failed: its operations are refused and it can only be aborted or
- * closed; its buffers stay valid.
+ * operation, the communicator has failed: it refuses operations and can only be aborted or closed;
+ * its buffers stay valid.
  *
- * <p>A failure of a communicator is met by all threads that use it, at once or one after the other.
- * Each call throws an exception of its own, of the failure's type and with the caller's stack; its
- * cause is the first one, which {@link Communicator#failure()} has.
+ * <p>A failure of a communicator reaches all threads that use it, at the same time or one after the
+ * other. Each call throws its own exception, of the failure's type and with the caller's stack; its
+ * cause is the first one, which {@link Communicator#failure()} returns.
  */
 public class NcclException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -45,7 +45,7 @@ public class NcclException extends RuntimeException {
     TIMEOUT
   }
 
-  /** What went wrong, by class of cause. */
+  /** The class of cause. */
   private final Result result;
 
   /** What was wrong, without the remedy. */
@@ -54,7 +54,7 @@ public class NcclException extends RuntimeException {
   /** What to do about it; empty if nothing is known. */
   private final String remedy;
 
-  /** Who is to blame, ascending. */
+  /** The ranks to blame, ascending. */
   private final int[] failedRanks;
 
   /**
@@ -69,7 +69,7 @@ public class NcclException extends RuntimeException {
   }
 
   /**
-   * A failure that certain ranks are to blame for.
+   * A failure for which certain ranks are to blame.
    *
    * @param result class of cause
    * @param message what was wrong
@@ -102,16 +102,16 @@ public class NcclException extends RuntimeException {
   }
 
   /**
-   * The ranks where it began, ascending: those that died, left, aborted, or did not come before a
-   * deadline; not those that failed because of them. Empty where no rank of a communicator is to
-   * blame, or nobody knows which of those that contradict each other.
+   * The ranks where the failure began, ascending: those that died, left, aborted, or missed a
+   * deadline, but not those that failed because of them. Empty if no rank of a communicator is to
+   * blame, or if ranks contradict each other and it is not known which is wrong.
    */
   public List<Integer> failedRanks() {
     return Arrays.stream(failedRanks).boxed().toList();
   }
 
   /**
-   * Sets the cause, for use where the exception is thrown.
+   * Sets the cause, for use in a throw statement.
    *
    * @return this exception
    */

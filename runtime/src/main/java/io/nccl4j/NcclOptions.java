@@ -8,14 +8,14 @@ import java.util.OptionalInt;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What NCCL may be told about one communicator, its {@code ncclConfig_t}. Immutable. What is not
- * set is left to NCCL; the host backend ignores all of it.
+ * NCCL's options for one communicator, its {@code ncclConfig_t}. Immutable. Unset fields are left
+ * to NCCL; the host backend ignores all of them.
  *
- * <p>NCCL's environment beats what a program sets: {@link #settings()} shows the variable that
- * does. A field that the loaded NCCL is too old for is refused with an {@link
- * InvalidUsageException} when a communicator is made; the message says which version has it.
+ * <p>NCCL's environment overrides the program: {@link #settings()} shows the overriding variable.
+ * If the loaded NCCL is too old for a field, creating a communicator throws an {@link
+ * InvalidUsageException}; the message says which version has it.
  *
- * <p>The communicator's name goes to NCCL as its {@code commName} (2.27 or newer), which shows in
+ * <p>The communicator's name goes to NCCL as its {@code commName} (2.27 or newer), which appears in
  * its log and its RAS client.
  */
 public final class NcclOptions {
@@ -52,7 +52,7 @@ public final class NcclOptions {
     GRAPH_USAGE_MODE("graphUsageMode", 22900, "NCCL_GRAPH_MIXING_SUPPORT", 0, 2),
     /** Contexts of one-sided operations. */
     NUM_RMA_CTX("numRmaCtx", 22900, "NCCL_NUM_RMA_CTX", 0, Integer.MAX_VALUE),
-    /** Most peers of point-to-point operations at a time. */
+    /** The most peers of point-to-point operations at a time. */
     MAX_P2P_PEERS("maxP2pPeers", 23000, "NCCL_P2P_MAX_PEERS", 1, Integer.MAX_VALUE),
     /** Whether captured operations keep their stream's order. */
     GRAPH_STREAM_ORDERING("graphStreamOrdering", 23005, "NCCL_GRAPH_STREAM_ORDERING", 0, 1);
@@ -76,7 +76,7 @@ public final class NcclOptions {
       return label;
     }
 
-    /** The first NCCL that has it, as {@code ncclGetVersion} counts: 22700 for 2.27.0. */
+    /** The first NCCL that has it, encoded like {@code ncclGetVersion}: 22700 for 2.27.0. */
     public int version() {
       return version;
     }
@@ -89,11 +89,11 @@ public final class NcclOptions {
 
   /** What NCCL saves CTAs for. */
   public enum CtaPolicy {
-    /** As fast as one operation can be. */
+    /** The fastest single operation. */
     DEFAULT,
     /** Fewer CTAs where that costs little. */
     EFFICIENCY,
-    /** None where copy engines can do the work. */
+    /** No CTAs where copy engines can do the work. */
     ZERO
   }
 
@@ -103,7 +103,7 @@ public final class NcclOptions {
     NONE,
     /** Only in graphs, one at a time. */
     SINGLE,
-    /** In several graphs, and outside of graphs, in any order. */
+    /** In several graphs and outside graphs, in any order. */
     MIXING
   }
 
@@ -112,7 +112,7 @@ public final class NcclOptions {
   private final Map<Option, Integer> values;
   private final @Nullable String netName;
 
-  /** Of fields that something other than the program has set. */
+  /** Sources of fields that something other than the program has set. */
   private final Map<Option, String> sources = new EnumMap<>(Option.class);
 
   private NcclOptions(Builder builder) {
@@ -120,7 +120,7 @@ public final class NcclOptions {
     this.netName = builder.netName;
   }
 
-  /** The same with other values, whose source is {@code source}. */
+  /** A copy with other values, whose source is {@code source}. */
   NcclOptions lowered(Map<Option, Integer> lower, String source) {
     Builder builder = builder();
     builder.values.putAll(values);
@@ -143,15 +143,15 @@ public final class NcclOptions {
   }
 
   /**
-   * The number that was set for a field, 0 and 1 for no and yes; empty if none was set. {@link
-   * Option#NET_NAME} has no number.
+   * The number set for a field, 0 and 1 for no and yes; empty if unset. {@link Option#NET_NAME} has
+   * no number.
    */
   public OptionalInt value(Option option) {
     Integer value = values.get(option);
     return value == null ? OptionalInt.empty() : OptionalInt.of(value);
   }
 
-  /** The network's name; null if none was set. */
+  /** The network's name; null if unset. */
   public @Nullable String netName() {
     return netName;
   }
@@ -162,8 +162,8 @@ public final class NcclOptions {
   }
 
   /**
-   * All fields with their effective values and sources, named {@code nccl.} and the field. A
-   * variable of the environment that overrides is the source, and the value is the variable's.
+   * All fields with their effective values and sources, named {@code nccl.} plus the field. If a
+   * variable of the environment overrides a field, it is the source and provides the value.
    */
   public List<Setting> settings() {
     return settings(System.getenv());
@@ -194,7 +194,7 @@ public final class NcclOptions {
     return value == null ? null : value.toString();
   }
 
-  /** Collects fields; used by one thread. */
+  /** Builds options. Not thread-safe. */
   public static final class Builder {
     private final Map<Option, Integer> values = new EnumMap<>(Option.class);
     private @Nullable String netName;
@@ -202,10 +202,10 @@ public final class NcclOptions {
     private Builder() {}
 
     /**
-     * Whether NCCL's calls wait for other ranks; by default they do. Where they do not, NCCL starts
-     * a thread for each launch, which costs ten times the launch, and a thread that drives several
-     * ranks need not group their first operations. Deadlines hold and {@link Communicator#abort}
-     * works either way. Communicators of the two kinds must not meet in one group.
+     * Whether NCCL's calls wait for other ranks; by default they do. Otherwise NCCL starts a thread
+     * for each launch, which costs ten times as much, but a thread that drives several ranks need
+     * not group their first operations. Deadlines and {@link Communicator#abort} work either way.
+     * The two kinds of communicators must not meet in one group.
      */
     public Builder blocking(boolean blocking) {
       return set(Option.BLOCKING, blocking);
@@ -240,7 +240,7 @@ public final class NcclOptions {
       return set(Option.SPLIT_SHARE, share);
     }
 
-    /** Class of traffic, handed to the network as it is. */
+    /** Class of traffic, passed to the network unchanged. */
     public Builder trafficClass(int trafficClass) {
       return set(Option.TRAFFIC_CLASS, trafficClass);
     }
@@ -260,7 +260,7 @@ public final class NcclOptions {
       return set(Option.SHRINK_SHARE, share);
     }
 
-    /** CTAs of NVLS kernels, 1 or more: how much memory NVLS takes. */
+    /** CTAs of NVLS kernels, 1 or more; determines how much memory NVLS takes. */
     public Builder nvlsCtas(int ctas) {
       return set(Option.NVLS_CTAS, ctas);
     }
@@ -294,7 +294,7 @@ public final class NcclOptions {
     }
 
     /**
-     * Whether captured operations keep their stream's order. Switching it off needs {@link
+     * Whether captured operations keep their stream's order. Disabling it needs a {@link
      * #graphUsageMode} other than {@link GraphUsage#MIXING}, which is NCCL's default.
      */
     public Builder graphStreamOrdering(boolean order) {
@@ -324,7 +324,7 @@ public final class NcclOptions {
     }
 
     /**
-     * The finished options.
+     * Builds the options.
      *
      * @throws InvalidArgumentException if two of them contradict each other
      */

@@ -4,11 +4,11 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * The parameters that NCCL lets one read: a few of its variables, with the values in effect in this
- * process, wherever they come from. NCCL 2.30.4 or newer.
+ * The parameters that NCCL publishes: a few of its variables, with their effective values in this
+ * process, whatever their source. NCCL 2.30.4 or newer.
  *
- * <p>NCCL 2.30 publishes six, of logging; with {@code NCCL_PARAM_DUMP_ALL=1} nine. The others
- * cannot be asked for.
+ * <p>NCCL 2.30 publishes six, of logging; with {@code NCCL_PARAM_DUMP_ALL=1} nine. Others cannot be
+ * queried.
  *
  * <p>All methods throw {@link BackendUnavailableException} without the cuda backend, and {@link
  * InvalidUsageException} with an older NCCL. Any thread may call them.

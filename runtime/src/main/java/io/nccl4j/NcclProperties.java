@@ -1,12 +1,12 @@
 package io.nccl4j;
 
 /**
- * What NCCL says of a communicator, {@code ncclCommProperties_t}.
+ * NCCL's properties of a communicator, {@code ncclCommProperties_t}.
  *
  * @param rank this rank's number
  * @param nranks number of ranks
  * @param cudaDevice the device's ordinal for CUDA
- * @param nvmlDevice the device's ordinal for NVML, as {@code nvidia-smi} counts
+ * @param nvmlDevice the device's ordinal for NVML, as in {@code nvidia-smi}
  * @param deviceApiSupport whether kernels can communicate
  * @param multimemSupport whether there are multicast addresses (NVLS)
  * @param ginType how kernels reach the network
@@ -29,11 +29,11 @@ public record NcclProperties(
   public enum GinType {
     /** Not at all. */
     NONE,
-    /** By a thread of the host. */
+    /** Through a thread of the host. */
     PROXY,
     /** Directly. */
     GDAKI,
-    /** By the network's own engine. */
+    /** Through the network's own engine. */
     GPI,
     /** In a way that this version does not know. */
     UNKNOWN

@@ -4,8 +4,8 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * Another rank died, failed or left before an operation that needs it; the message says which rank
- * and why.
+ * Another rank died, failed or left before an operation that needs it was complete; the message
+ * says which rank and why.
  */
 public class PeerFailedException extends NcclException {
   private static final long serialVersionUID = 1L;
@@ -39,7 +39,7 @@ public class PeerFailedException extends NcclException {
 
   /**
    * The rank that is gone, the first of {@link #failedRanks()}: where the failure began, even if
-   * this rank learnt it of another one that failed because of it.
+   * this rank learnt of it from another one that failed because of it.
    */
   public int rank() {
     return rank;

@@ -1,37 +1,37 @@
 package io.nccl4j;
 
-/** Physical memory of a device, which is reached where it is mapped. See {@link VirtualMemory}. */
+/** Physical memory of a device, accessible where it is mapped. See {@link VirtualMemory}. */
 public interface PhysicalMemory extends AutoCloseable {
-  /** The device it lies on; for imported memory the one that imported it. */
+  /** The device it lies on; for imported memory, the one that imported it. */
   Device device();
 
-  /** Its size. */
+  /** Its size in bytes. */
   long byteSize();
 
   /**
-   * A file descriptor for other processes of this machine. Passing it on duplicates it; the memory
-   * lives as long as anyone has it mapped or imported.
+   * Exports a file descriptor for other processes of this machine. Passing it on duplicates it; the
+   * memory lives as long as anyone has it mapped or imported.
    *
    * @return a new descriptor, which the caller closes
-   * @throws InvalidUsageException if it was not created for that, or is imported
+   * @throws InvalidUsageException if it was not created for export, or is imported
    */
   MemoryDescriptor exportDescriptor();
 
   /**
-   * A fabric handle for other processes and machines: {@value #FABRIC_BYTES} bytes.
+   * Exports a fabric handle for other processes and machines: {@value #FABRIC_BYTES} bytes.
    *
-   * @throws InvalidUsageException if it was not created for that, or is imported
+   * @throws InvalidUsageException if it was not created for export, or is imported
    */
   byte[] exportFabric();
 
-  /** Size of a fabric handle. */
+  /** Size of a fabric handle in bytes. */
   int FABRIC_BYTES = 64;
 
-  /** Whether it was given back. */
+  /** Whether it was released. */
   boolean isClosed();
 
   /**
-   * Gives it back. Closing twice does nothing.
+   * Releases it. Closing twice does nothing.
    *
    * @throws InvalidUsageException if it is mapped somewhere, or bound to multicast memory
    */

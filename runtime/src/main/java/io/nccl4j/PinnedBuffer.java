@@ -3,7 +3,7 @@ package io.nccl4j;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Host memory that a device copies to and from at full speed; page-locked on {@code cuda}.
+ * Host memory that a device copies to and from at full speed, page-locked on {@code cuda}.
  *
  * <p>The program reads and writes {@link #segment()} directly; stream-ordered copies move it to and
  * from device memory.
@@ -16,8 +16,8 @@ public interface PinnedBuffer extends AutoCloseable {
   long byteSize();
 
   /**
-   * Closes the buffer: copies refuse it from now on. The memory is freed when no queued copy uses
-   * it any more, as that of a {@link DeviceBuffer#close() device buffer}. Closing twice does
+   * Closes the buffer: copies refuse it from then on. The memory is freed when no queued copy uses
+   * it any more, like that of a {@link DeviceBuffer#close() device buffer}. Closing twice does
    * nothing.
    */
   @Override

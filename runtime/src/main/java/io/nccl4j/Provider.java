@@ -10,8 +10,8 @@ import java.util.Optional;
 import java.util.ServiceLoader;
 
 /**
- * What stands behind the static factories of this package: the runtime that is found, once, by
- * {@link ServiceLoader}. Programs use the factories; this interface is for implementing them.
+ * The runtime behind the static factories of this package, found once by {@link ServiceLoader}.
+ * Programs use the factories; runtimes implement this interface.
  */
 public interface Provider {
   /**
@@ -32,7 +32,7 @@ public interface Provider {
   /** See {@link UniqueId#create(Backend)}: {@value UniqueId#BYTES} bytes. */
   byte[] createUniqueId(Backend backend);
 
-  /** Names this process among all that are and were, for {@link #isGone}. */
+  /** A mark that identifies this process among all present and past ones, for {@link #isGone}. */
   String processMark();
 
   /** Whether the process with this mark has certainly ended. */
@@ -55,13 +55,14 @@ public interface Provider {
 
   /**
    * See {@link Communicators#run}: puts the calling thread onto the processor that serves the
-   * device best. The processors it may use stay as they are, so that nobody inherits anything.
+   * device best. Its set of allowed processors does not change, so threads it starts inherit no
+   * binding.
    */
   void placeThread(Device device);
 
   /**
-   * See {@link Communicators#run}: whether the rank's task has ended, so that it issues no
-   * operation any more.
+   * See {@link Communicators#run}: whether the rank's task has ended, so that it issues no more
+   * operations.
    */
   void setTaskEnded(Communicator rank, boolean ended);
 

@@ -1,10 +1,10 @@
 package io.nccl4j;
 
-/** The driver's compiler refuses a module's PTX; nothing was loaded. */
+/** The driver's compiler refused a module's PTX; nothing was loaded. */
 public class PtxException extends InvalidArgumentException {
   private static final long serialVersionUID = 1L;
 
-  /** What the compiler says. */
+  /** The compiler's output. */
   private final String log;
 
   /**
@@ -12,14 +12,14 @@ public class PtxException extends InvalidArgumentException {
    *
    * @param message what was wrong
    * @param remedy what the caller can do, or an empty string
-   * @param log what the driver's compiler wrote; empty if nothing
+   * @param log the output of the driver's compiler; may be empty
    */
   public PtxException(String message, String remedy, String log) {
     super(message, remedy);
     this.log = log;
   }
 
-  /** What the driver's compiler wrote, its lines as they were; empty if nothing. */
+  /** The unchanged output of the driver's compiler; may be empty. */
   public String log() {
     return log;
   }

@@ -77,10 +77,10 @@ public final class ReduceOp {
   }
 
   /**
-   * A sum in which this rank's elements are first multiplied by {@code scalar}. It is of the
-   * operation's data type, as NCCL's is: for floats it is rounded to that type; for integers it
-   * must be one that the type has, or the operation is refused. Use {@link #preMulSum(long)} beyond
-   * 2<sup>53</sup>.
+   * A sum in which this rank's elements are first multiplied by {@code scalar}. As in NCCL, the
+   * scalar has the operation's data type: for floats it is rounded to that type; for integers the
+   * type must be able to represent it, or the operation is refused. Use {@link #preMulSum(long)}
+   * beyond 2<sup>53</sup>.
    */
   public static ReduceOp preMulSum(double scalar) {
     long integer = (long) scalar;
@@ -89,8 +89,8 @@ public final class ReduceOp {
   }
 
   /**
-   * A sum in which this rank's elements are first multiplied by the integer {@code scalar}, which
-   * an integer type must have, and which is rounded to others.
+   * A sum in which this rank's elements are first multiplied by the integer {@code scalar}. An
+   * integer data type must be able to represent it; for others it is rounded.
    */
   public static ReduceOp preMulSum(long scalar) {
     return new ReduceOp(Kind.PRE_MUL_SUM, scalar, scalar, null);
@@ -120,7 +120,7 @@ public final class ReduceOp {
 
   /**
    * The scalar as an integer, exact for {@link #preMulSum(long)}; 0 for every other reduction and
-   * for a scalar that is no {@code long}.
+   * for a scalar that is not a {@code long}.
    */
   public long integerScalar() {
     return integerScalar;
@@ -137,8 +137,7 @@ public final class ReduceOp {
   }
 
   /**
-   * The reduction with the given nccl-tests name; {@code mulsum} is not among them because it needs
-   * a scalar.
+   * The reduction with the given nccl-tests name, except {@code mulsum}, which needs a scalar.
    *
    * @throws InvalidArgumentException if no reduction has this name; the message lists all names
    */

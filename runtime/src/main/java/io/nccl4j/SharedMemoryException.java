@@ -1,16 +1,16 @@
 package io.nccl4j;
 
 /**
- * There is not enough shared memory, or {@code /dev/shm} cannot be used: found before NCCL was
- * asked, which would have failed in the middle of joining. Nothing was started.
+ * There is not enough shared memory, or {@code /dev/shm} cannot be used. This is checked before
+ * NCCL is called, which would have failed in the middle of joining. Nothing was started.
  */
 public class SharedMemoryException extends SystemErrorException {
   private static final long serialVersionUID = 1L;
 
-  /** What is needed, in bytes. */
+  /** Bytes needed. */
   private final long needBytes;
 
-  /** What there is, in bytes. */
+  /** Bytes available. */
   private final long freeBytes;
 
   /**
@@ -18,8 +18,8 @@ public class SharedMemoryException extends SystemErrorException {
    *
    * @param message what was wrong
    * @param remedy what the caller can do, or an empty string
-   * @param needBytes bytes that are needed
-   * @param freeBytes bytes that there are; 0 where nothing can be created
+   * @param needBytes bytes needed
+   * @param freeBytes bytes available; 0 if nothing can be created
    */
   public SharedMemoryException(String message, String remedy, long needBytes, long freeBytes) {
     super(message, remedy);
@@ -27,12 +27,12 @@ public class SharedMemoryException extends SystemErrorException {
     this.freeBytes = freeBytes;
   }
 
-  /** Bytes of shared memory that are needed at least. */
+  /** The least shared memory needed, in bytes. */
   public long needBytes() {
     return needBytes;
   }
 
-  /** Bytes that there were when it was checked; 0 where nothing can be created. */
+  /** Bytes available when it was checked; 0 if nothing can be created. */
   public long freeBytes() {
     return freeBytes;
   }

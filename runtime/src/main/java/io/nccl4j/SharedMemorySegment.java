@@ -3,8 +3,8 @@ package io.nccl4j;
 import java.time.Duration;
 
 /**
- * A file of NCCL in {@code /dev/shm}. A healthy run takes its files' names away as soon as all
- * ranks have them: what has a name is in use, or was left behind by a run that was killed.
+ * A file of NCCL in {@code /dev/shm}. A healthy run unlinks its files as soon as all ranks have
+ * opened them: a file that still has a name is in use, or was left behind by a killed run.
  *
  * @param path the file
  * @param bytes memory that it takes
@@ -17,11 +17,11 @@ public record SharedMemorySegment(
     String path, long bytes, String owner, Duration age, Use use, String reason) {
   /** Whether somebody uses a file. */
   public enum Use {
-    /** Proven: no process has it open or maps it. */
+    /** Provably no process has it open or maps it. */
     UNUSED,
     /** A process has it open or maps it. */
     USED,
-    /** It cannot be proven either way; such a file is left where it is. */
+    /** It cannot be proven either way; such a file is left alone. */
     UNKNOWN
   }
 }

@@ -3,15 +3,14 @@ package io.nccl4j;
 import java.time.Duration;
 
 /**
- * An ordered queue of work on one device: what is put in runs in that order, asynchronously to the
- * caller.
+ * An ordered queue of work on one device: queued work runs in order, asynchronously to the caller.
  *
  * <p>Streams are independent of each other; {@link Event}s order them. A call returns once the work
- * is queued; if the queue is full it drives the queued work until there is room. A stream is used
+ * is queued; if the queue is full, it drives the queued work until there is room. A stream is used
  * by one thread at a time.
  *
  * <p><b>Errors.</b> A failed work fails everything queued behind it in the stream; {@link
- * #synchronize()} throws that failure, and so does every later call of this stream except {@link
+ * #synchronize()} throws that failure, as does every later call on this stream except {@link
  * #close()}. Buffers and other streams stay usable.
  */
 public interface Stream extends AutoCloseable {
@@ -19,24 +18,18 @@ public interface Stream extends AutoCloseable {
   Device device();
 
   /**
-   * Queues a copy between device buffers, the whole of {@code source} to the start of {@code
-   * target}.
+   * Queues a copy of all of {@code source} to the start of {@code target}, both device buffers, and
+   * returns before it is complete.
    *
    * @throws InvalidArgumentException if {@code target} is smaller than {@code source} or they
    *     overlap
    */
   void copy(DeviceBuffer target, DeviceBuffer source);
 
-  /**
-   * Queues a copy from pinned host memory, the whole of {@code source} to the start of {@code
-   * target}.
-   */
+  /** Queues a copy of all of {@code source}, pinned host memory, to the start of {@code target}. */
   void copy(DeviceBuffer target, PinnedBuffer source);
 
-  /**
-   * Queues a copy to pinned host memory, the whole of {@code source} to the start of {@code
-   * target}.
-   */
+  /** Queues a copy of all of {@code source} to the start of {@code target}, pinned host memory. */
   void copy(PinnedBuffer target, DeviceBuffer source);
 
   /** Queues filling the whole buffer with one byte value. */
@@ -52,10 +45,10 @@ public interface Stream extends AutoCloseable {
   void waitFor(Event event);
 
   /**
-   * Begins to capture: what is put into this stream from now on is not run but becomes a {@link
+   * Begins a capture: work queued on this stream from now on does not run but becomes a {@link
    * Graph}. A stream that waits for an event recorded in a captured stream joins the capture, and
-   * must be joined back by an event before its end. Waiting for a captured stream, and events from
-   * outside the capture, are refused at the call.
+   * must be joined back by an event before the capture ends. Calls that wait for a captured stream,
+   * or use events from outside the capture, are refused.
    *
    * @throws InvalidUsageException if this stream is being captured
    */
@@ -65,14 +58,16 @@ public interface Stream extends AutoCloseable {
    * Ends the capture that {@link #beginCapture()} began on this stream.
    *
    * @throws InvalidUsageException if none began here, or a stream that joined was not joined back;
-   *     the capture is given up then
+   *     the capture is abandoned
    */
   Graph endCapture();
 
   /** Whether this stream is being captured. */
   boolean isCapturing();
 
-  /** Whether everything queued so far is complete; it never waits, but moves work that can move. */
+  /**
+   * Whether everything queued so far is complete. Never waits, but moves any work that can move.
+   */
   boolean query();
 
   /**
@@ -86,23 +81,23 @@ public interface Stream extends AutoCloseable {
   void synchronize();
 
   /**
-   * Waits until everything queued so far is complete, or the time is over; then the work stays
-   * queued and goes on.
+   * Waits until everything queued so far is complete, or the time is up; the work then stays queued
+   * and goes on.
    *
-   * @throws DeadlineException if the time is over; the message says what is waited for
-   * @throws InterruptedWaitException if the calling thread was interrupted; the same holds then
+   * @throws DeadlineException if the time is up; the message says what is being waited for
+   * @throws InterruptedWaitException if the calling thread was interrupted; the work stays queued
+   *     and goes on
    * @throws NcclException if a queued work failed
    */
   void synchronize(Duration timeout);
 
   /**
-   * Completes what is queued, and releases the stream. What is unfinished after the {@code
-   * close-timeout} is given up: that of the communicators with operations in it, the longest, or of
-   * the environment where there are none. Those communicators have failed then, with an {@link
-   * AbortedException}, and the other ranks hear of it; nothing is thrown. On an interrupted thread
-   * what has to be waited for is given up at once. On a stream that is being captured it gives the
-   * capture up, which began there; a stream that joined leaves the capture. Closing twice does
-   * nothing.
+   * Completes the queued work, and releases the stream. Work that is unfinished after the {@code
+   * close-timeout} is given up: the longest one of the communicators with operations in it, or that
+   * of the environment if there are none. Those communicators then fail with an {@link
+   * AbortedException}, and the other ranks are told; nothing is thrown. On an interrupted thread,
+   * unfinished work is given up at once. Closing a stream on which a capture began abandons the
+   * capture; a stream that joined leaves it. Closing twice does nothing.
    */
   @Override
   void close();

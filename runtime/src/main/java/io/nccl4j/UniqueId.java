@@ -8,13 +8,13 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The token by which the ranks of a communicator find each other: 128 bytes, made once and handed
- * to every rank.
+ * The token by which the ranks of a communicator find each other: 128 bytes, created once and
+ * passed to every rank.
  *
- * <p>It contains a secret: who has it may join. Hand it over by a file only the user can read
- * ({@link #writeTo}), by an environment variable of child processes ({@link #toString()}, {@link
- * #parse}), or as bytes. The process that created it serves the rendezvous and must live until all
- * ranks are connected.
+ * <p>It contains a secret: whoever has it may join. Pass it on in a file that only the user can
+ * read ({@link #writeTo}), in an environment variable of child processes ({@link #toString()},
+ * {@link #parse}), or as bytes. The process that created it serves the rendezvous and must live
+ * until all ranks have joined.
  */
 public final class UniqueId {
   /** Size in bytes, NCCL's {@code NCCL_UNIQUE_ID_BYTES}. */
@@ -22,7 +22,7 @@ public final class UniqueId {
 
   private final byte[] bytes;
 
-  /** Mark of the process that serves it; empty if that is not known. */
+  /** Mark of the process that serves it; empty if unknown. */
   private final String maker;
 
   private final @Nullable Path file;
@@ -87,7 +87,7 @@ public final class UniqueId {
   }
 
   /**
-   * Writes the id to a file that only the user can read; it appears whole or not at all.
+   * Writes the id to a file that only the user can read. The file appears complete or not at all.
    *
    * @throws SystemErrorException if it cannot be written
    */
@@ -97,31 +97,31 @@ public final class UniqueId {
 
   /**
    * Reads the id from a file that {@link #writeTo} wrote, waiting for the file to appear. A file
-   * whose maker is certainly gone, because a job was killed for example, counts as none: it waits
-   * for another one in its place.
+   * whose creator is certainly gone, for example because its job was killed, is ignored: the method
+   * waits until another one replaces it.
    *
-   * @param timeout longest wait; may be as long as a duration can be
+   * @param timeout longest wait, of any length
    * @throws DeadlineException if it does not appear in time
    * @throws InterruptedWaitException if the calling thread was interrupted
-   * @throws SystemErrorException if it cannot be read, is no regular file, or belongs to somebody
-   *     else or others may read it
+   * @throws SystemErrorException if it cannot be read, is not a regular file, belongs to somebody
+   *     else, or can be read by others
    * @throws InvalidArgumentException if the timeout is negative, or the file holds something else
    */
   public static UniqueId readFrom(Path file, Duration timeout) {
     return UniqueIdFile.read(Require.present(file, "file"), Require.present(timeout, "timeout"));
   }
 
-  /** This id, with what is known of where it comes from. */
+  /** This id with its known origin. */
   UniqueId from(Path file, String maker) {
     return new UniqueId(bytes, maker, file);
   }
 
-  /** Mark of the process that serves it; empty if that is not known. */
+  /** Mark of the process that serves it; empty if unknown. */
   String maker() {
     return maker;
   }
 
-  /** The file that {@link #readFrom} read it from; empty if it comes from elsewhere. */
+  /** The file from which {@link #readFrom} read it; empty if it comes from elsewhere. */
   public Optional<Path> file() {
     return Optional.ofNullable(file);
   }
@@ -131,7 +131,7 @@ public final class UniqueId {
     return bytes.clone();
   }
 
-  /** The bytes as 256 hexadecimal digits. It contains the secret: do not log it. */
+  /** The bytes as 256 hexadecimal digits. They contain the secret: do not log them. */
   @Override
   public String toString() {
     return HexFormat.of().formatHex(bytes);

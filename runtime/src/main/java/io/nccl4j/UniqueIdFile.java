@@ -17,9 +17,9 @@ import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * A unique id in a file of its user: written in one step, refused when others could have read it.
- * Its second line, if it has one, names the process that serves the id, so that others can tell
- * when that is gone.
+ * A unique id in a file of its user: written in one step, refused if others could have read it. An
+ * optional second line names the process that serves the id, so that others can tell when it is
+ * gone.
  */
 final class UniqueIdFile {
   private static final Set<PosixFilePermission> OWNER_ONLY =
@@ -27,7 +27,7 @@ final class UniqueIdFile {
   private static final String MAKER = "maker ";
   private static final long POLL_NANOS = 5_000_000;
 
-  /** More than an id and blanks: of another file that is not read either. */
+  /** More than an id and blanks; the rest of any other file is not read. */
   private static final int MAX_BYTES = 4096;
 
   private UniqueIdFile() {}
@@ -85,7 +85,10 @@ final class UniqueIdFile {
     }
   }
 
-  /** The id; a file that nobody serves any more counts as none, since its rank will replace it. */
+  /**
+   * Parses the id; a file that nobody serves any more counts as missing, since its rank will
+   * replace it.
+   */
   private static UniqueId parse(Path file, String text) throws NoSuchFileException {
     UniqueId id = UniqueId.parse(text);
     String maker =
@@ -111,7 +114,7 @@ final class UniqueIdFile {
     LockSupport.parkNanos(POLL_NANOS);
   }
 
-  /** Opening a pipe would wait for whoever writes to it, without limit. */
+  /** Opening a pipe would wait for its writer without limit. */
   private static void refuseUnlessRegular(Path file) throws IOException {
     if (!Files.readAttributes(file, BasicFileAttributes.class).isRegularFile()) {
       throw new SystemErrorException(

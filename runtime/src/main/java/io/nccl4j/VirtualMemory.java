@@ -3,8 +3,8 @@ package io.nccl4j;
 import java.util.Set;
 
 /**
- * Memory of a GPU step by step: physical memory, addresses, and which lies where. It owns all that
- * is made by it; closing it gives everything back.
+ * Memory of a GPU step by step: physical memory, addresses, and mappings between them. It owns
+ * everything created through it; closing it releases it all.
  *
  * <pre>{@code
  * try (VirtualMemory memory = device.newVirtualMemory()) {
@@ -18,12 +18,12 @@ import java.util.Set;
  * }
  * }</pre>
  *
- * <p>The order of giving back is buffers, mappings and bindings, then ranges and physical memory;
- * another order is refused with an {@link InvalidUsageException} that says what is in the way. No
- * call waits for the device: synchronise the streams that use memory before unmapping it.
+ * <p>Close buffers, mappings and bindings first, then ranges and physical memory; any other order
+ * is refused with an {@link InvalidUsageException} that says what is in the way. No call waits for
+ * the device: synchronise the streams that use memory before unmapping it.
  *
  * <p>All sizes, offsets and addresses are in bytes and multiples of {@link #minimumGranularity()}.
- * Thread-safe. Of {@link Backend#CUDA} alone: on the host backend the heap plays this part, see
+ * Thread-safe. Only on {@link Backend#CUDA}: on the host backend the heap plays this part, see
  * {@link Device#newVirtualMemory()}.
  */
 public interface VirtualMemory extends AutoCloseable {
@@ -46,31 +46,31 @@ public interface VirtualMemory extends AutoCloseable {
    * Takes physical memory of the device that no other process can import.
    *
    * @throws InvalidArgumentException if the size is not a multiple of the granularity, or 0
-   * @throws SystemErrorException if there is not so much
+   * @throws SystemErrorException if there is not enough memory
    */
   default PhysicalMemory create(long bytes) {
     return create(bytes, Set.of());
   }
 
   /**
-   * Takes physical memory of the device that can be exported.
+   * Allocates physical memory of the device that can be exported.
    *
    * @param handles {@link MemoryFeature#FILE_DESCRIPTORS}, {@link MemoryFeature#FABRIC_HANDLES},
    *     both or none
-   * @throws InvalidUsageException if the device cannot do that; the message says why
+   * @throws InvalidUsageException if the device does not support that; the message says why
    */
   PhysicalMemory create(long bytes, Set<MemoryFeature> handles);
 
   /**
-   * Physical memory that another process, or another object of this one, has exported.
+   * Imports physical memory that another process, or another object of this one, has exported.
    *
-   * @param descriptor from {@link PhysicalMemory#exportDescriptor()}; it stays the caller's
+   * @param descriptor from {@link PhysicalMemory#exportDescriptor()}; it remains the caller's
    * @param bytes its size, which CUDA does not tell
    */
   PhysicalMemory importDescriptor(int descriptor, long bytes);
 
   /**
-   * Physical memory that another process or machine has exported.
+   * Imports physical memory that another process or machine has exported.
    *
    * @param handle from {@link PhysicalMemory#exportFabric()}
    * @param bytes its size, which CUDA does not tell
@@ -95,7 +95,7 @@ public interface VirtualMemory extends AutoCloseable {
   long multicastGranularity(long bytes, int devices, boolean recommended);
 
   /**
-   * Makes multicast memory, of which each device is to have a copy. It takes no memory itself.
+   * Creates multicast memory, of which each device will have a copy. It takes no memory itself.
    *
    * @param bytes a multiple of {@link #multicastGranularity}
    * @param devices how many devices it is to join, 2 or more
@@ -105,25 +105,25 @@ public interface VirtualMemory extends AutoCloseable {
   MulticastMemory createMulticast(long bytes, int devices, Set<MemoryFeature> handles);
 
   /**
-   * Multicast memory that another process has exported.
+   * Imports multicast memory that another process has exported.
    *
-   * @param descriptor from {@link PhysicalMemory#exportDescriptor()}; it stays the caller's
-   * @param bytes the size it was made with
-   * @param devices the number of devices it was made for
+   * @param descriptor from {@link PhysicalMemory#exportDescriptor()}; it remains the caller's
+   * @param bytes the size it was created with
+   * @param devices the number of devices it was created for
    */
   MulticastMemory importMulticast(int descriptor, long bytes, int devices);
 
-  /** Physical memory that this object has and has not given back, in bytes; without imported. */
+  /** Physical memory that this object holds, in bytes, without imported memory. */
   long physicalBytes();
 
   /**
-   * Gives back all that was made by it: buffers, mappings, bindings, ranges, physical memory. What
-   * another {@code VirtualMemory} has mapped or bound of it lives until that one lets it go.
-   * Nothing is left out because something fails. Closing twice does nothing.
+   * Releases everything created through it: buffers, mappings, bindings, ranges, physical memory.
+   * Memory that another {@code VirtualMemory} has mapped or bound lives until that one releases it.
+   * If something fails, the rest is still released. Closing twice does nothing.
    *
    * @throws InvalidUsageException if works use its buffers, or a communicator has registered one;
-   *     nothing is given back then
-   * @throws NcclException if CUDA refused something; the rest was given back
+   *     nothing is released
+   * @throws NcclException if CUDA refused something; the rest was released
    */
   @Override
   void close();

@@ -7,14 +7,14 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * What {@link Communicator#warmUp} runs: each chosen operation, with each size, data type and,
- * where it reduces, reduction. Immutable; two plans with the same contents are equal, on all ranks.
+ * A plan for {@link Communicator#warmUp}: it runs each chosen operation with each size, data type
+ * and, if it reduces, reduction. Immutable; plans with the same contents are equal, on all ranks.
  *
- * <p>How often each combination runs depends on the plan alone, so that all ranks run the same
- * number: {@link #iterations()} times for up to 4096 bytes, in inverse proportion to the size above
- * that, and less where the plan has so many combinations that it would come to more than {@link
- * #mostOperations()} in all; at least once. What runs 64 times or more runs some times more, on all
- * ranks alike, until the compilers of all ranks have nothing left to do.
+ * <p>How often each combination runs depends only on the plan, so that all ranks agree: {@link
+ * #iterations()} times for up to 4096 bytes, in inverse proportion to the size above that, and less
+ * often if the combinations would exceed {@link #mostOperations()} in total, but at least once.
+ * Combinations that run 64 times or more are repeated some more, equally on all ranks, until the
+ * compilers of all ranks have nothing left to do.
  */
 public final class WarmUp {
   /** What can be warmed up. */
@@ -83,7 +83,7 @@ public final class WarmUp {
     mostOperations = builder.mostOperations;
   }
 
-  /** A plan for the given operations, otherwise as {@link #builder()} begins. */
+  /** A plan for the given operations, otherwise with the defaults of {@link #builder()}. */
   public static WarmUp of(Operation first, Operation... more) {
     return builder().operations(first, more).build();
   }
@@ -102,7 +102,7 @@ public final class WarmUp {
     return operations;
   }
 
-  /** Sizes in bytes, of the larger of a rank's send and receive data. */
+  /** Sizes of the larger of a rank's send and receive data, in bytes. */
   public List<Long> sizes() {
     return sizes;
   }
@@ -117,17 +117,20 @@ public final class WarmUp {
     return reductions;
   }
 
-  /** The ranks with which every rank exchanges messages; empty if each does so with each. */
+  /**
+   * The ranks with which every rank exchanges messages; empty if each rank does so with every
+   * other.
+   */
   public Set<Integer> peers() {
     return peers;
   }
 
-  /** Whether each operation is run as a graph, too. */
+  /** Whether each operation also runs as a graph. */
   public boolean captured() {
     return captured;
   }
 
-  /** Whether each operation is run on wrapped memory, too. */
+  /** Whether each operation also runs on wrapped memory. */
   public boolean wrapped() {
     return wrapped;
   }
@@ -137,7 +140,7 @@ public final class WarmUp {
     return iterations;
   }
 
-  /** How many operations may run in all, where that leaves one of each combination. */
+  /** The most operations to run in total, though each combination runs at least once. */
   public long mostOperations() {
     return mostOperations;
   }
@@ -169,7 +172,7 @@ public final class WarmUp {
     return toString().hashCode();
   }
 
-  /** All of the plan, in words that are the same on all ranks. */
+  /** The whole plan, in words that are the same on all ranks. */
   @Override
   public String toString() {
     return operations
@@ -190,7 +193,7 @@ public final class WarmUp {
         + " operations";
   }
 
-  /** Collects what to warm up; used by one thread. */
+  /** Builds a plan. Not thread-safe. */
   public static final class Builder {
     private Set<Operation> operations = EnumSet.allOf(Operation.class);
     private Set<Long> sizes = new TreeSet<>(List.of(8L, 4096L, 65536L));
@@ -238,28 +241,28 @@ public final class WarmUp {
     }
 
     /**
-     * The ranks with which every rank exchanges messages, in both directions: those of a star's
-     * middle, say. Default, and with no argument: each rank exchanges with each other one.
+     * The ranks with which every rank exchanges messages, in both directions, for example the
+     * centre of a star. By default, and without arguments, every rank exchanges with every other.
      */
     public Builder peers(int... ranks) {
       peers = new TreeSet<>(Arrays.stream(Require.present(ranks, "peers")).boxed().toList());
       return this;
     }
 
-    /** Whether each operation is captured and launched as a graph, too; default not. */
+    /** Whether each operation is also captured and launched as a graph; default false. */
     public Builder captured(boolean value) {
       captured = value;
       return this;
     }
 
-    /** Whether each operation runs on wrapped memory, too; default not. */
+    /** Whether each operation also runs on wrapped memory; default false. */
     public Builder wrapped(boolean value) {
       wrapped = value;
       return this;
     }
 
     /**
-     * How often a small operation runs; default 12,000, which is when the JVM has compiled it.
+     * How often a small operation runs; default 12,000, after which the JVM has compiled it.
      *
      * @throws InvalidArgumentException if it is less than 1
      */
@@ -269,8 +272,8 @@ public final class WarmUp {
     }
 
     /**
-     * How many operations may run in all, divided equally; default 240,000, which take about a
-     * second where there is a processor for each rank.
+     * The most operations to run in total, divided equally; default 240,000, which take about a
+     * second if each rank has a processor.
      *
      * @throws InvalidArgumentException if it is less than 1
      */
@@ -279,7 +282,7 @@ public final class WarmUp {
       return this;
     }
 
-    /** The finished plan. */
+    /** Builds the plan. */
     public WarmUp build() {
       return new WarmUp(copy());
     }

@@ -1,13 +1,13 @@
 /**
- * The public interface of nccl4j: collective communication between ranks, on GPUs through NCCL and
- * CUDA ({@code cuda} backend) or on CPUs through shared memory ({@code host} backend), with the
- * same calls.
+ * The public API of nccl4j: collective communication between ranks, on GPUs through NCCL and CUDA
+ * ({@code cuda} backend) or on CPUs through shared memory ({@code host} backend), with the same
+ * calls.
  *
  * <p>Start at {@link io.nccl4j.Communicator}. Names follow NCCL and CUDA: rank, communicator,
  * unique id, stream, event, group. Every failure is an {@link io.nccl4j.NcclException}; all
  * parameters and results are non-null unless marked.
  *
- * <p>Threads: a communicator and a stream are used by one thread at a time (handing over is fine);
+ * <p>Threads: a communicator or stream is used by one thread at a time (it may be handed over);
  * devices, buffers, data types, reductions, unique ids and configurations may be shared freely.
  * Memory: whoever creates a buffer, stream, event or communicator closes it, once; closing twice
  * does nothing.
