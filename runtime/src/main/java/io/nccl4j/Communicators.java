@@ -101,7 +101,7 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
     }
     InterruptedWaitException e =
         new InterruptedWaitException(
-            "interrupted while the ranks ran, which are aborted",
+            "interrupted while the ranks were running; they are aborted",
             running.isEmpty() ? "" : "these threads have not ended yet: " + running);
     synchronized (failures) {
       failures.forEach(e::addSuppressed);

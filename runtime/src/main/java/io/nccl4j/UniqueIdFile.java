@@ -101,7 +101,7 @@ final class UniqueIdFile {
       throw new NoSuchFileException(
           file.toString(),
           null,
-          "the one that is there is an earlier job's, whose process is gone (" + maker + ")");
+          "the present one belongs to an earlier job, whose process is gone (" + maker + ")");
     }
     return id.from(file, maker);
   }
@@ -138,7 +138,7 @@ final class UniqueIdFile {
               + " can be read or written by others ("
               + PosixFilePermissions.toString(permissions)
               + ")",
-          "it holds a secret: make it with UniqueId.writeTo, or chmod 600 it");
+          "it holds a secret: write it with UniqueId.writeTo, or chmod 600 it");
     }
   }
 

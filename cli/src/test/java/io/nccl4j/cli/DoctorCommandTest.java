@@ -79,7 +79,7 @@ class DoctorCommandTest {
     assertFalse(json.get("healthy").booleanValue());
     assertEquals("fail", check(json, "cuda").get("status").textValue());
     assertEquals(
-        "do you mean NCCL_CUMEM_ENABLE? Or unset it",
+        "did you mean NCCL_CUMEM_ENABLE? Or unset it",
         check(json, "NCCL_CUMEM_ENABEL").get("remedy").textValue());
     assertTrue(json.get("fail_count").intValue() >= 1, json::toString);
     assertTrue(json.get("segments").isArray());

@@ -153,7 +153,7 @@ class SharedMemoryTest {
           case SMALL ->
               List.of("needs 36.8 MiB of shared memory", "where 1.0 MiB of 1.0 MiB are free");
           case READ_ONLY -> List.of("needs 36.8 MiB of shared memory", "read-only");
-          case MISSING -> List.of("needs the folder /dev/shm, and there is none");
+          case MISSING -> List.of("needs the folder /dev/shm, which does not exist");
         }) {
       assertTrue(result.err.contains(words), result::toString);
     }

@@ -220,7 +220,7 @@ final class Creator {
   private boolean serve() {
     for (Connection c : connections) {
       if (c.unheard) {
-        lost(c, "what it said could not be dealt with");
+        lost(c, "its message could not be handled");
       }
     }
     if (unused != null && unused.passed()) {

@@ -185,7 +185,7 @@ final class Gathering {
                 new Failure(
                     Failure.Kind.DEADLINE,
                     -1,
-                    "no rank came by the unique id within " + deadline + " of its creation",
+                    "no rank used the unique id within " + deadline + " of its creation",
                     "create it shortly before the ranks join, or allow more time in the process"
                         + " that creates it: NCCL4J_INIT_TIMEOUT"));
       }
@@ -305,7 +305,7 @@ final class Gathering {
                 + (why.isEmpty() ? "" : ": " + why),
             why.isEmpty()
                 ? "run all ranks in one process, or give that process native access"
-                : "run all ranks in one process, or mend that");
+                : "run all ranks in one process, or fix that");
       }
     }
     return null;
@@ -321,12 +321,12 @@ final class Gathering {
               Failure.Kind.PEER,
               seat.rank(),
               seat + " offers a heap that " + flaw,
-              "see what that process runs: nccl4j makes no such heap");
+              "check what that process runs: nccl4j creates no such heap");
     } catch (LibcException e) {
       return new Failure(
           Failure.Kind.SYSTEM,
           seat.rank(),
-          "the heap of " + seat + " cannot be looked at: " + e.getMessage(),
+          "the heap of " + seat + " cannot be examined: " + e.getMessage(),
           "");
     }
   }

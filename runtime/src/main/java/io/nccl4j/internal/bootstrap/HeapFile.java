@@ -34,7 +34,7 @@ public final class HeapFile {
    */
   public static @Nullable String flaw(int fd, long bytes) {
     if (Descriptors.fstat(fd).device() != deviceOfMemoryFiles()) {
-      return "is no memory file of ordinary pages";
+      return "is not a memory file of ordinary pages";
     }
     int seals = Memory.getSeals(fd);
     if ((seals & SEALS) != SEALS) {
@@ -44,7 +44,7 @@ public final class HeapFile {
     }
     long size = Descriptors.fstat(fd).size();
     if (size != bytes || bytes <= 0 || bytes % Memory.pageSize() != 0) {
-      return "has " + size + " B, and is said to have " + bytes + " B";
+      return "has " + size + " B, but is said to have " + bytes + " B";
     }
     return null;
   }

@@ -176,8 +176,8 @@ public final class JobLaunch implements Launch {
     if (job.oneMachine() == null && source.rank() == 0) {
       LOG.warn(
           "{} does not say whether all ranks are on this machine: the unique id is left in {},"
-              + " where ranks on others do not find it; if there are any, set {} to a folder of"
-              + " yours that all of them share",
+              + " where ranks on other machines cannot find it; if there are any, set {} to a"
+              + " folder of yours that all of them share",
           job.launcher(),
           standard,
           FOLDER);
@@ -200,7 +200,7 @@ public final class JobLaunch implements Launch {
     }
     if (name.isEmpty()) {
       throw new InvalidUsageException(
-          job.launcher() + " does not name its jobs, so that " + FOLDER + " does not suffice",
+          job.launcher() + " does not name its jobs, so " + FOLDER + " does not suffice",
           "set " + ID_FILE + " to a new name for each job");
     }
     return name;

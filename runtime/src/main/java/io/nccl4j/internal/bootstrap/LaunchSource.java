@@ -62,7 +62,7 @@ record LaunchSource(
         sources.add(source);
       } else if (name.equals(wanted) && !name.equals(NONE)) {
         throw new InvalidArgumentException(
-            LAUNCHER + " is '" + wanted + "', but its variables are not there",
+            LAUNCHER + " is '" + wanted + "', but its variables are not set",
             "start the process with it, or unset " + LAUNCHER);
       }
     }

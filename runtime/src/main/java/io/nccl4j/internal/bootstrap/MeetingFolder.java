@@ -165,13 +165,13 @@ final class MeetingFolder {
           try {
             return UniqueId.readFrom(file, Duration.ZERO);
           } catch (DeadlineException e) {
-            LOG.debug("{} is gone, as is its maker", file, e);
+            LOG.debug("{} is gone, as is its creator", file, e);
           }
         }
       }
       if (deadline.passed()) {
         throw new DeadlineException(
-            "no unique id came to " + folder + " within " + deadline,
+            "no unique id appeared in " + folder + " within " + deadline,
             "check that the process with rank 0 has started, on this machine if "
                 + JobLaunch.FOLDER
                 + " does not name a shared folder");

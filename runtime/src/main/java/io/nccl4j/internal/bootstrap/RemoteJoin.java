@@ -122,7 +122,7 @@ final class RemoteJoin implements Membership.Link {
               try {
                 decline(id, refusal);
               } catch (NcclException | LibcException | InterruptedException e) {
-                LOG.debug("rank {} cannot say that it does not come", refusal.rank(), e);
+                LOG.debug("rank {} cannot report that it does not join", refusal.rank(), e);
               }
             });
   }
@@ -188,7 +188,7 @@ final class RemoteJoin implements Membership.Link {
     } catch (RuntimeException e) {
       throw broken("a verdict that cannot be understood").causedBy(e);
     }
-    throw broken("a verdict that is none");
+    throw broken("an invalid verdict");
   }
 
   @Override
@@ -200,7 +200,7 @@ final class RemoteJoin implements Membership.Link {
   public void refuse(Failure reason) {
     try {
       if (!send(session.seal(Session.DECLINE, reason.encode()))) {
-        LOG.debug("rank {}: the creator is gone and hears no refusal", rank);
+        LOG.debug("rank {}: the creator is gone and cannot receive the refusal", rank);
       }
     } catch (LibcException e) {
       // The creator sees the end of the connection, if not the reason.
@@ -284,7 +284,7 @@ final class RemoteJoin implements Membership.Link {
           "process "
               + creator.pid()
               + " no longer serves the unique id: it was used before, its rendezvous failed, or no"
-              + " rank came by it in time",
+              + " rank used it in time",
           id.orOld("create a new one for each communicator"));
     }
     return new SystemErrorException(

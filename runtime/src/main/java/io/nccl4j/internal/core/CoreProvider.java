@@ -190,7 +190,7 @@ public final class CoreProvider implements Provider {
       require(ids.get(i), "id");
       if (ids.indexOf(ids.get(i)) < i) {
         throw new InvalidArgumentException(
-            "unique id " + i + " is there twice", "create each id anew");
+            "unique id " + i + " appears twice", "create a new id each time");
       }
     }
     return runtime(device.backend()).initRank(device, nranks, ids, rank, config);

@@ -143,7 +143,7 @@ final class CudaChildren {
       if (sorted[i] < 0 || sorted[i] >= parent.nranks() || sorted[i] == parent.rank() || twice) {
         throw new InvalidArgumentException(
             "shrink: excluded ranks are " + Arrays.toString(given) + " on rank " + parent.rank(),
-            "pass other ranks than this one, from 0 to " + (parent.nranks() - 1) + ", none twice");
+            "pass distinct ranks other than this one, from 0 to " + (parent.nranks() - 1));
       }
     }
     return sorted;
@@ -202,8 +202,8 @@ final class CudaChildren {
       if (!Objects.equals(id, growId)) {
         throw new InvalidArgumentException(
             id == null
-                ? "grow: this rank made an id, and does not pass it"
-                : "grow: this rank passes an id that it did not make",
+                ? "grow: this rank created an id, but does not pass it"
+                : "grow: this rank passes an id that it did not create",
             "pass what createGrowId returned on the root, and null on all other ranks");
       }
       backlog.requireIdle("grow");

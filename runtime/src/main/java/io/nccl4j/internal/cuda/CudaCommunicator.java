@@ -494,7 +494,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     try {
       requireOpen();
       if (health.revoked() != null) {
-        throw new InvalidUsageException("communicator " + name + " was revoked before", "");
+        throw new InvalidUsageException("communicator " + name + " was already revoked", "");
       }
       // First, so that what ends from here on is known not to be complete.
       health.revoke(

@@ -75,7 +75,7 @@ final class CudaDeadlines extends Padded {
       e =
           new DeadlineException(
               "not started after " + timeout() + ": " + explain(work),
-              "look at the other ranks; a thread that drives several ranks must issue their"
+              "check the other ranks; a thread that drives several ranks must issue their"
                   + " operations in one group",
               absent(work));
     }
@@ -100,7 +100,7 @@ final class CudaDeadlines extends Padded {
       health.fail(
           new DeadlineException(
               "not complete after " + timeout() + ": " + explain(work),
-              "look at the ranks named; operation-timeout sets the deadline",
+              "check the ranks named; operation-timeout sets the deadline",
               absent(work)));
     }
   }
@@ -116,7 +116,7 @@ final class CudaDeadlines extends Padded {
                   + communicator.name()
                   + (explainGraph().isEmpty() ? "" : ", whose " + explainGraph())
                   + backlog(),
-              "see that all ranks launch the same graphs or operations"));
+              "make sure that all ranks launch the same graphs or operations"));
     }
   }
 

@@ -92,7 +92,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
     }
     if (own.isCapturing()) {
       throw new InvalidUsageException(
-          "launch: the stream is being captured", "graphs in graphs are not captured");
+          "launch: the stream is being captured", "graphs cannot be captured in graphs");
     }
     if (GroupScope.isOpen()) {
       throw new InvalidUsageException(

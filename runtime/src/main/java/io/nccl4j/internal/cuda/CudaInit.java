@@ -274,9 +274,8 @@ final class CudaInit implements Patiently.Wait {
         throw new InvalidUsageException(
             "two ranks are on " + rank.device,
             Features.SHARED_GPU.isPresent()
-                ? "give each rank a GPU of its own, or start the process with " + SHARED_GPU + "=1"
-                : "give each rank a GPU of its own; sharing one needs "
-                    + Features.SHARED_GPU.needs());
+                ? "give each rank its own GPU, or start the process with " + SHARED_GPU + "=1"
+                : "give each rank its own GPU; sharing one needs " + Features.SHARED_GPU.needs());
       }
     }
   }

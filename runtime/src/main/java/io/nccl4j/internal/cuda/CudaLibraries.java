@@ -56,7 +56,7 @@ final class CudaLibraries {
     int driver = version(GpuLibrary.CUDA);
     if (driver < OLDEST_DRIVER) {
       throw new BackendUnavailableException(
-          "the driver serves CUDA "
+          "the driver supports CUDA "
               + cudaText(driver)
               + ", nccl4j needs "
               + cudaText(OLDEST_DRIVER)
@@ -113,7 +113,7 @@ final class CudaLibraries {
   private static BackendUnavailableException unusable(String call, int error) {
     return new BackendUnavailableException(
         call + " failed with " + Driver.text(error, true) + ": " + Driver.text(error, false),
-        "see that nvidia-smi works here; the driver's kernel and user parts must be the same");
+        "check that nvidia-smi works here; the driver's kernel and user parts must match");
   }
 
   static int ncclVersion() {

@@ -80,7 +80,7 @@ final class CudaMulticast extends CudaPhysical implements MulticastMemory {
     if (!(memory instanceof CudaPhysical own) || memory instanceof CudaMulticast) {
       throw new InvalidArgumentException(
           "bind: the memory is " + (memory == null ? "null" : "not physical memory of a device"),
-          "pass what create made");
+          "pass what create returned");
     }
     CudaDevice device = own.owner().cudaDevice();
     owner().requirePart("bind", offset, bytes, byteSize());

@@ -167,7 +167,7 @@ final class CudaPending extends Padded {
         health.fail(
             new DeadlineException(
                 "not done after " + limit.toMillis() + " ms: " + explanation.get(),
-                "look at the other ranks; a thread that drives several ranks must issue their"
+                "check the other ranks; a thread that drives several ranks must issue their"
                     + " operations in one group"));
         return;
       }

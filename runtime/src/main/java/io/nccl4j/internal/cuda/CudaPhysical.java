@@ -124,7 +124,7 @@ class CudaPhysical implements PhysicalMemory {
   private void export(MemorySegment out, int type, String what) {
     if ((handleTypes & type) == 0) {
       throw new InvalidUsageException(
-          "the memory has no " + what + ": it was created without, or imported",
+          "the memory has no " + what + ": it was created without one, or imported",
           "name the kind of handle when the memory is created");
     }
     hold();

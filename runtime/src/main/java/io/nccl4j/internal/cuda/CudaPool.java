@@ -36,7 +36,7 @@ final class CudaPool extends StreamPool<CudaBuffer> {
     if (!(pool instanceof CudaPool own) || own.device != device) {
       throw new InvalidArgumentException(
           call + ": the pool is " + (pool == null ? "null" : "not of " + device),
-          "make it by communicator.device().newMemoryPool()");
+          "create it with communicator.device().newMemoryPool()");
     }
     return own;
   }

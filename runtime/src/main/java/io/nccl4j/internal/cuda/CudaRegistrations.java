@@ -120,7 +120,7 @@ final class CudaRegistrations {
     if (CudaLibraries.driverVersion() < OLDEST_DRIVER_FOR_ONE_SIDED) {
       throw new InvalidUsageException(
           what
-              + ": the driver serves CUDA "
+              + ": the driver supports CUDA "
               + CudaLibraries.cudaText(CudaLibraries.driverVersion()),
           "one-sided operations need a driver of CUDA 12.5 or newer");
     }

@@ -116,7 +116,7 @@ final class CudaVirtualMemory implements VirtualMemory {
             case FABRIC_HANDLES -> MemoryCalls.FABRIC;
             default ->
                 throw new InvalidArgumentException(
-                    handle + " is no kind of handle", "pass FILE_DESCRIPTORS or FABRIC_HANDLES");
+                    handle + " is not a kind of handle", "pass FILE_DESCRIPTORS or FABRIC_HANDLES");
           };
       MemorySupport.require(device, handle);
     }
@@ -160,7 +160,7 @@ final class CudaVirtualMemory implements VirtualMemory {
     if (isRefused && types != 0) {
       throw (InvalidUsageException)
           new InvalidUsageException(
-                  device + " makes no memory with these handles here",
+                  device + " cannot create memory with these handles here",
                   (types & MemoryCalls.FABRIC) != 0
                       ? "fabric handles need an IMEX channel in /dev/nvidia-caps-imex-channels that"
                           + " this user may open"
@@ -218,7 +218,7 @@ final class CudaVirtualMemory implements VirtualMemory {
       if (result != Driver.SUCCESS) {
         throw (InvalidArgumentException)
             new InvalidArgumentException(
-                    call + ": CUDA does not take it as memory of another process",
+                    call + ": CUDA does not accept it as memory of another process",
                     "pass what export returned; a descriptor of another process must be passed"
                         + " over a socket")
                 .causedBy(Driver.failure(result, "cuMemImportFromShareableHandle"));
@@ -297,7 +297,7 @@ final class CudaVirtualMemory implements VirtualMemory {
     MemorySupport.require(device, MemoryFeature.MULTICAST);
     if (devices < 2) {
       throw new InvalidArgumentException(
-          "multicast for " + devices + " devices", "it joins 2 devices or more");
+          "multicast for " + devices + " devices", "it joins at least 2 devices");
     }
   }
 

@@ -116,7 +116,7 @@ final class EventPoller {
   private static void giveUp(Throwable cause) {
     NcclException failure =
         new InternalErrorException(
-                "events cannot be asked for any more: " + cause, "restart the process")
+                "events can no longer be queried: " + cause, "restart the process")
             .causedBy(cause);
     for (Waiter waiter = waiters; waiter != null; waiter = waiter.next) {
       if (!waiter.over) {

@@ -68,8 +68,8 @@ final class NcclResults {
           new NcclException(
               NcclException.Result.REMOTE_ERROR,
               text,
-              "look at the other ranks; create a new communicator");
-      case 8 -> new DeadlineException(text, "look at the other ranks; create a new communicator");
+              "check the other ranks; create a new communicator");
+      case 8 -> new DeadlineException(text, "check the other ranks; create a new communicator");
       default -> new InternalErrorException(text, "set NCCL_DEBUG=INFO to see more");
     };
   }

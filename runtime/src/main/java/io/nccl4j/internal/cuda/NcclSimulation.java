@@ -49,7 +49,7 @@ final class NcclSimulation {
       }
       if (own.isCaptured()) {
         throw new InvalidUsageException(
-            "simulate: a stream is being captured", "use a stream outside of captures");
+            "simulate: a stream is being captured", "use a stream outside captures");
       }
       // NCCL drops the wish to simulate when it hands a group to its own thread: it would run it.
       if (!NcclConfig.isBlocking(own.communicator.config())) {

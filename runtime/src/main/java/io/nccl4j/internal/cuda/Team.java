@@ -101,7 +101,7 @@ final class Team {
               new PeerFailedException(
                   cause.failedRanks().isEmpty() ? List.of(rank) : cause.failedRanks(),
                   "rank " + rank + " failed: " + cause.problem() + by,
-                  "look at that rank; create a new communicator");
+                  "check that rank; create a new communicator");
         })
         .causedBy(cause);
   }
@@ -363,7 +363,7 @@ final class Team {
     if (!joining.add(rank)) {
       throw new InvalidUsageException(
           "rank " + rank + " of communicator " + number + " was taken before",
-          "give each rank a number of its own, and each communicator a new unique id");
+          "give each rank its own number, and each communicator a new unique id");
     }
     expected = nranks;
   }

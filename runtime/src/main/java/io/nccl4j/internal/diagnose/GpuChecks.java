@@ -67,7 +67,7 @@ final class GpuChecks {
                         ? Check.ok("P2P", fact.value())
                         : Check.warn(
                             "P2P",
-                            fact.value() + ": data go through the host's memory",
+                            fact.value() + ": data goes through the host's memory",
                             "see nvidia-smi topo -p2p r; PCI access control (ACS) and a virtual"
                                 + " machine can forbid it")));
     multicast(checks);
@@ -103,13 +103,13 @@ final class GpuChecks {
     } else if (runs()) {
       checks.add(Check.ok(FABRIC_MANAGER, "runs"));
     } else if (Container.of(machine) != Container.NONE) {
-      checks.add(Check.ok(FABRIC_MANAGER, "not visible from here; it runs outside of containers"));
+      checks.add(Check.ok(FABRIC_MANAGER, "not visible from here; it runs outside containers"));
     } else {
       checks.add(
           Check.fail(
               FABRIC_MANAGER,
               "there are NVSwitches, and it does not run: no P2P, no NVLS",
-              "systemctl start nvidia-fabricmanager, of the driver's very version"));
+              "systemctl start nvidia-fabricmanager, of exactly the driver's version"));
     }
   }
 
@@ -138,7 +138,7 @@ final class GpuChecks {
             ? Check.ok("NUMA calls", "allowed (SYS_NICE)")
             : Check.warn(
                 "NUMA calls",
-                "probably forbidden in this container: NCCL then shares memory by /dev/shm",
+                "probably forbidden in this container: NCCL then shares memory through /dev/shm",
                 "start the container with --cap-add SYS_NICE"));
   }
 }

@@ -77,7 +77,7 @@ record SharedMemory(State state, long totalBytes, long freeBytes) {
     if (state == State.MISSING) {
       // NCCL asks for the folder's device in every start.
       return failure(
-          what + " needs the folder " + PATH + ", and there is none",
+          what + " needs the folder " + PATH + ", which does not exist",
           container.provide(gib),
           "",
           needBytes,

@@ -156,11 +156,11 @@ final class SharedMemorySegments {
       return segment(
           file,
           Use.UNKNOWN,
-          count + (count == 1 ? " process" : " processes") + " may not be looked at; " + noLease);
+          count + (count == 1 ? " process" : " processes") + " cannot be examined; " + noLease);
     }
     if (machine.processes().namespace("pid").orElse(0) != ALL_PROCESSES) {
       return segment(
-          file, Use.UNKNOWN, "processes outside of this container cannot be seen; " + noLease);
+          file, Use.UNKNOWN, "processes outside this container cannot be seen; " + noLease);
     }
     return unused(file, remove);
   }

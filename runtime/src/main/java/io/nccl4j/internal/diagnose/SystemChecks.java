@@ -110,7 +110,9 @@ final class SystemChecks {
         unused.isEmpty()
             ? Check.ok("leftovers", found)
             : Check.warn(
-                "leftovers", found, "./nccl4j doctor --remove-unused-segments removes the unused"));
+                "leftovers",
+                found,
+                "./nccl4j doctor --remove-unused-segments removes the unused ones"));
   }
 
   private Check memory() {

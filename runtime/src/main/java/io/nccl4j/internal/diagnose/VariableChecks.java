@@ -83,14 +83,14 @@ final class VariableChecks {
       }
       String like =
           NcclVariable.nearest(name, NcclVariable.all().keySet())
-              .map(near -> "do you mean " + near + "? Or unset it")
+              .map(near -> "did you mean " + near + "? Or unset it")
               .orElse("unset it, unless a plugin reads it");
       return Check.warn(name, found + ": no release of NCCL reads it", like);
     }
     if (variable.removed() > 0 && (release == 0 || release >= variable.removed())) {
       return Check.warn(
           name,
-          found + ": not read any more since NCCL " + NcclVariable.release(variable.removed()),
+          found + ": no longer read since NCCL " + NcclVariable.release(variable.removed()),
           variable.text().contains("; now ")
               ? "use " + variable.text().substring(variable.text().indexOf("; now ") + 6)
               : "unset it");
@@ -99,7 +99,7 @@ final class VariableChecks {
       return Check.warn(
           name,
           found + ": not read by NCCL " + NcclVariable.release(release),
-          "it is there from NCCL " + NcclVariable.release(variable.since()) + " on");
+          "it exists from NCCL " + NcclVariable.release(variable.since()) + " on");
     }
     if (variable.isDangerous(setting.value())) {
       return Check.warn(name, found + ": " + variable.danger(), "unset it unless you need it");
@@ -143,7 +143,7 @@ final class VariableChecks {
       if (name.startsWith(OWN_PREFIX) && !known.contains(name)) {
         String remedy =
             NcclVariable.nearest(name, known)
-                .map(near -> "do you mean " + near + "?")
+                .map(near -> "did you mean " + near + "?")
                 .orElse("unset it");
         checks.add(Check.warn(name, "nccl4j does not read it", remedy));
       }

@@ -104,7 +104,7 @@ final class Agreement {
             + communicator.name()
             + " cannot take part: "
             + reason,
-        "mend it there; no rank has a new communicator, and this one stays usable");
+        "fix it there; no rank has a new communicator, and this one stays usable");
   }
 
   /** The first refusing rank's reason, from that rank. */

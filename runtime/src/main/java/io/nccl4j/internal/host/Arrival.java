@@ -37,7 +37,7 @@ final class Arrival {
                   + ": "
                   + missing(self, control)
                   + " did not attach before the init timeout",
-              "see whether those processes hang; init-timeout sets the deadline");
+              "check whether those processes hang; init-timeout sets the deadline");
         }
         if (++sleeps % SLEEPS_PER_LOOK == 0) {
           NcclException never = isGone(part, k) ? died(self, part, k) : whyNever.apply(k);
@@ -71,7 +71,7 @@ final class Arrival {
             + " died while it joined (process "
             + pid(part, k)
             + ")",
-        "look at its output");
+        "check its output");
   }
 
   private static boolean hasCome(HostCommunicator self, ControlBlock control, int k) {

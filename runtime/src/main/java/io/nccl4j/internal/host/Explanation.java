@@ -33,15 +33,13 @@ final class Explanation {
   /** What a rank says of itself cannot be, whatever rank of this library it were. */
   static PeerFailedException impossible(int k, String what) {
     return new PeerFailedException(
-        k,
-        "rank " + k + " " + what,
-        "see what that rank's process runs: nccl4j does no such thing");
+        k, "rank " + k + " " + what, "check what that rank's process runs: nccl4j never does this");
   }
 
   /** These ranks died, and nothing else is known to have gone wrong before. */
   PeerFailedException died(List<Integer> ranks) {
     return new PeerFailedException(
-        ranks, deaths(ranks), "look at its output; close this communicator");
+        ranks, deaths(ranks), "check its output; close this communicator");
   }
 
   /** Who died, in words. */
@@ -217,8 +215,8 @@ final class Explanation {
             + (notArrived.isEmpty()
                 ? "all other ranks have called collective #" + next
                 : "not arrived at collective #" + next + ": " + notArrived),
-        "see whether those ranks hang, or another thread keeps a group open; operation-timeout sets"
-            + " the deadline",
+        "check whether those ranks hang, or another thread keeps a group open; operation-timeout"
+            + " sets the deadline",
         queued ? absent(oldest) : notArrived(next));
   }
 

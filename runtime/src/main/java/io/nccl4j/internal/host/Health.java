@@ -108,7 +108,7 @@ final class Health {
                   + " ms, waiting for "
                   + explanation.missing(work)
                   + explanation.backlog(),
-              "see whether those ranks hang or called something else; operation-timeout sets the"
+              "check whether those ranks hang or called something else; operation-timeout sets the"
                   + " deadline",
               explanation.absent(work)));
     }
@@ -222,7 +222,7 @@ final class Health {
       failWith(
           k,
           NO_REASON,
-          who + " names a rank " + other + ", which there is not, as its reason to fail");
+          who + " names rank " + other + ", which does not exist, as its reason to fail");
       return;
     }
     Reason reason = Reason.read(control, k, nranks);
@@ -249,7 +249,7 @@ final class Health {
           failWith(k, reason, who + " dropped an operation, because its stream had failed" + why);
       case RankState.PEER_LOST -> {
         if (reason.failedRanks().equals(List.of(rank))) {
-          failWith(k, NO_REASON, who + " counts on this rank no longer" + why);
+          failWith(k, NO_REASON, who + " no longer counts on this rank" + why);
         } else {
           failWith(k, reason, who + " reports that rank " + other + " is gone" + why);
         }

@@ -114,7 +114,7 @@ final class HostHeap {
       return forThreads(
           "the shared heap of "
               + (size >> 20)
-              + " MiB of addresses cannot be made: "
+              + " MiB of addresses cannot be created: "
               + e.getMessage()
               + "; check ulimit -v, ulimit -n and the container's limits",
           process);

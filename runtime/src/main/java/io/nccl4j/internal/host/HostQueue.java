@@ -479,7 +479,7 @@ class HostQueue extends Padded {
       failWith(
           new DeadlineException(
               "not complete after " + timeoutNanos / 1_000_000 + " ms: " + describe(task, awaited),
-              "see whether the thread that runs that stream hangs; operation-timeout sets the"
+              "check whether the thread that runs that stream hangs; operation-timeout sets the"
                   + " deadline"));
     }
   }

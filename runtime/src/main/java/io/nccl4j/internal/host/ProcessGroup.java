@@ -109,7 +109,7 @@ final class ProcessGroup {
     HostProcess.self()
         .failAll(
             communicator -> communicator.part().group() == this,
-            "the deaths of other processes cannot be noticed any more",
+            "the deaths of other processes can no longer be noticed",
             cause);
   }
 

@@ -115,7 +115,7 @@ public final class Budget {
             + " is "
             + limit.bytes
             + " B",
-        "raise it, or take less: see docs/memory.md; memory-policy=off looks at nothing",
+        "raise it, or take less: see docs/memory.md; memory-policy=off checks nothing",
         Optional.of(prediction));
   }
 

@@ -189,7 +189,7 @@ final class Arguments {
             && displacements[j] < displacements[i] + counts[i]) {
           throw new InvalidArgumentException(
               kind.label() + ": " + name + " blocks " + j + " and " + i + " overlap",
-              "give every rank's block a place of its own");
+              "give each rank's block its own place");
         }
       }
     }
@@ -203,7 +203,7 @@ final class Arguments {
     } else if (op.kind() == ReduceOp.Kind.PRE_MUL_SUM && !Scalars.has(type, op)) {
       throw new InvalidArgumentException(
           kind.label() + ": " + type + " has no scalar " + op.scalar(),
-          "scale by an integer that the type has, or reduce floats");
+          "scale by an integer that the type can represent, or reduce floats");
     }
   }
 

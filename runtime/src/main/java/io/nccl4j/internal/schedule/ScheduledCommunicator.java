@@ -607,7 +607,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       if (s.isCapturing()) {
         throw new InvalidUsageException(
             kind.label() + ": the stream is being captured, NCCL cannot capture it",
-            "call it outside of the capture");
+            "call it outside the capture");
       }
       submit(s, kind, type, ReduceOp.SUM, count, peer, send, null, details, null, null, null);
     } finally {

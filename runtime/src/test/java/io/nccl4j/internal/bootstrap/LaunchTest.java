@@ -153,7 +153,7 @@ class LaunchTest {
             "SLURM_PROCID=0 SLURM_STEP_ID=x SLURM_NTASKS=1", "SLURM_STEP_ID is 'x'; use a number"),
         Arguments.of("NCCL4J_RANK=0 NCCL4J_NRANKS=2", "no unique id"),
         Arguments.of("NCCL4J_LAUNCHER=pbs", "NCCL4J_LAUNCHER is 'pbs'; use one of nccl4j"),
-        Arguments.of("NCCL4J_LAUNCHER=slurm PMI_RANK=1", "its variables are not there"));
+        Arguments.of("NCCL4J_LAUNCHER=slurm PMI_RANK=1", "its variables are not set"));
   }
 
   @ParameterizedTest
@@ -235,7 +235,7 @@ class LaunchTest {
   void jobsAreToldApart() {
     MeetingFolder meeting = MeetingFolder.open(meeting());
     meeting.leave("one", UniqueId.create(Backend.HOST));
-    contains("no unique id came", DeadlineException.class, () -> meeting.take("two", SOON));
+    contains("no unique id appeared", DeadlineException.class, () -> meeting.take("two", SOON));
   }
 
   @Test
@@ -251,7 +251,7 @@ class LaunchTest {
         meeting()
             .resolve(name.replace("." + Place.HERE.pid() + ".", "." + Integer.MAX_VALUE + ".")));
     assertEquals(2, files());
-    contains("no unique id came", DeadlineException.class, () -> meeting.take("job", SOON));
+    contains("no unique id appeared", DeadlineException.class, () -> meeting.take("job", SOON));
     UniqueId fresh = UniqueId.create(Backend.HOST);
     meeting.leave("job", fresh);
     assertEquals(fresh, meeting.take("job", SOON));
@@ -358,7 +358,7 @@ class LaunchTest {
     Path file = folder.resolve("id");
     killed(file);
     contains(
-        "id did not appear within 50 ms: the one that is there is an earlier job's, whose process"
+        "id did not appear within 50 ms: the present one belongs to an earlier job, whose process"
             + " is gone",
         DeadlineException.class,
         () -> UniqueId.readFrom(file, SOON));

@@ -717,7 +717,7 @@ class RendezvousTest {
     contains(
         child.expect("failed"),
         "DeadlineException",
-        "no rank came by the unique id within 500 ms of its creation");
+        "no rank used the unique id within 500 ms of its creation");
   }
 
   @Test

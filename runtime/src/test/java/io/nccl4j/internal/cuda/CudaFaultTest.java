@@ -821,7 +821,7 @@ class CudaFaultTest {
     assertEquals(1, e.rank());
     requireText(e, "rank 1 failed");
     // A call after the failure has a remedy of its own.
-    requireText(e.getCause() instanceof PeerFailedException first ? first : e, "look at that rank");
+    requireText(e.getCause() instanceof PeerFailedException first ? first : e, "check that rank");
   }
 
   private static void requireText(Throwable thrown, String... words) {

@@ -58,7 +58,7 @@ class CudaVersionTest {
   @CsvSource(
       delimiter = '|',
       value = {
-        "STANDIN_CUDA_DRIVER | 12000 | the driver serves CUDA 12.0, nccl4j needs 12.1 or newer"
+        "STANDIN_CUDA_DRIVER | 12000 | the driver supports CUDA 12.0, nccl4j needs 12.1 or newer"
             + " | update NVIDIA's driver to 530 or newer",
         "STANDIN_CUDA_DEVICES | 0 | there is no GPU that CUDA can use | CUDA_VISIBLE_DEVICES",
         "STANDIN_FAULT | cuInit:1:error:100 | there is no GPU that CUDA can use"

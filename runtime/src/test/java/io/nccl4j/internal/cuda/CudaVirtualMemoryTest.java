@@ -237,11 +237,11 @@ class CudaVirtualMemoryTest {
       wrong(() -> range.setAccess(0, unit, DeviceAccess.READ, List.of()), "at least one device");
       Device host = Device.get(Backend.HOST, 0);
       wrong(() -> range.setAccess(0, unit, DeviceAccess.READ, List.of(host)), "not a cuda device");
-      wrong(() -> memory.create(unit, Set.of(MemoryFeature.MULTICAST)), "no kind of handle");
+      wrong(() -> memory.create(unit, Set.of(MemoryFeature.MULTICAST)), "not a kind of handle");
       wrong(() -> memory.importDescriptor(-1, unit), "the descriptor is -1");
-      wrong(() -> memory.importDescriptor(0, unit), "CUDA does not take it");
+      wrong(() -> memory.importDescriptor(0, unit), "CUDA does not accept it");
       wrong(() -> memory.importFabric(new byte[3], unit), "another size");
-      wrong(() -> memory.multicastGranularity(unit, 1, true), "2 devices or more");
+      wrong(() -> memory.multicastGranularity(unit, 1, true), "at least 2 devices");
     }
   }
 
@@ -294,10 +294,10 @@ class CudaVirtualMemoryTest {
       open(range, 0, 2 * unit);
       range.buffer(0, 4).copyFrom(new int[] {9});
       assertEquals(9, range.buffer(unit, 4).toInts()[0]);
-      wrong(() -> memory.importFabric(new byte[64], unit), "CUDA does not take it");
+      wrong(() -> memory.importFabric(new byte[64], unit), "CUDA does not accept it");
       // A driver that knows them, on a machine without IMEX.
       standIn.inject("cuMemCreate", 1, StandIn.Fault.ERROR, 800);
-      refused(() -> memory.create(unit, FABRIC), "makes no memory", "IMEX channel");
+      refused(() -> memory.create(unit, FABRIC), "cannot create memory", "IMEX channel");
     }
   }
 

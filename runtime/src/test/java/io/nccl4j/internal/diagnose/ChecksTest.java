@@ -59,16 +59,16 @@ class ChecksTest {
         "NCCL_CUMEM_ENABLE|0|23007|WARN|deadlock",
         "NCCL_P2P_DISABLE|0|23007|OK|GPUs do not use each other's memory",
         "NCCL_P2P_DISABLE|1|23007|WARN|slower",
-        "NCCL_SHM_USE_CUDA_MEMCPY|1|23007|WARN|not read any more since NCCL 2.30.7 unset it",
+        "NCCL_SHM_USE_CUDA_MEMCPY|1|23007|WARN|no longer read since NCCL 2.30.7 unset it",
         "NCCL_SHM_USE_CUDA_MEMCPY|1|23004|OK|copy engines",
         "NCCL_WORK_FIFO_DEPTH|64|22304|WARN|since NCCL 2.22.3 use NCCL_WORK_FIFO_BYTES",
-        "NCCL_RAS_ENABLE|0|22304|WARN|not read by NCCL 2.23.4 it is there from NCCL 2.24.3 on",
+        "NCCL_RAS_ENABLE|0|22304|WARN|not read by NCCL 2.23.4 it exists from NCCL 2.24.3 on",
         "NCCL_RAS_ENABLE|0|0|OK|Status service",
-        "NCCL_NVLS_ENABEL|0|23007|WARN|no release of NCCL reads it do you mean NCCL_NVLS_ENABLE?",
+        "NCCL_NVLS_ENABEL|0|23007|WARN|no release of NCCL reads it did you mean NCCL_NVLS_ENABLE?",
         "NCCL_OFI_PROTOCOL|RDMA|23007|OK|read by a plugin",
         "CUDA_LAUNCH_BLOCKING|1|0|FAIL|waits for its kernel",
         "CUDA_VISIBLE_DEVICES|-1|0|WARN|hides all GPUs",
-        "NCCL4J_INIT_TIMEOT|1s|0|WARN|nccl4j does not read it do you mean NCCL4J_INIT_TIMEOUT?"
+        "NCCL4J_INIT_TIMEOT|1s|0|WARN|nccl4j does not read it did you mean NCCL4J_INIT_TIMEOUT?"
       })
   void variablesAreJudged(String name, String value, int release, Status status, String words) {
     MachineFiles machine = new MachineFiles(root, Map.of(name, value));

@@ -184,13 +184,12 @@ class SharedMemorySegmentsTest {
     SharedMemorySegment hidden =
         only(withProcess("", "pid:[4026532000]").withoutLeases("no leases").list());
     assertEquals(Use.UNKNOWN, hidden.use());
-    assertEquals("processes outside of this container cannot be seen; no leases", hidden.reason());
+    assertEquals("processes outside this container cannot be seen; no leases", hidden.reason());
     Files.delete(root.resolve("proc/" + PROCESS + "/maps"));
     Files.createDirectory(root.resolve("proc/" + PROCESS + "/maps"));
     SharedMemorySegment unreadable = only(segments.withoutLeases("no leases").list());
     assertEquals(Use.UNKNOWN, unreadable.use());
-    assertTrue(
-        unreadable.reason().startsWith("1 process may not be looked at"), unreadable::reason);
+    assertTrue(unreadable.reason().startsWith("1 process cannot be examined"), unreadable::reason);
     assertEquals(List.of(), segments.withoutLeases("no leases").removeUnused());
     assertTrue(Files.exists(shm.resolve("nccl-x")));
   }

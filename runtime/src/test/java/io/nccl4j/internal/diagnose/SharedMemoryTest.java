@@ -88,7 +88,7 @@ class SharedMemoryTest {
     SharedMemory missing = SharedMemory.of(machine());
     assertEquals(State.MISSING, missing.state());
     SharedMemoryException e = obstacle(missing, 0);
-    assertTrue(e.getMessage().contains("there is none; as root: mkdir -p /dev/shm"), e::toString);
+    assertTrue(e.getMessage().contains("does not exist; as root: mkdir -p /dev/shm"), e::toString);
   }
 
   @Test

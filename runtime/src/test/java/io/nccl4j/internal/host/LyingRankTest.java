@@ -149,9 +149,9 @@ class LyingRankTest {
   enum Flaw {
     UNSEALED("is not sealed"),
     HALF_SEALED("is not sealed"),
-    TOO_SMALL("has 16777216 B, and is said to have 67108864 B"),
-    NO_MEMORY_FILE("is no memory file"),
-    HUGE_PAGES("is no memory file of ordinary pages");
+    TOO_SMALL("has 16777216 B, but is said to have 67108864 B"),
+    NO_MEMORY_FILE("is not a memory file"),
+    HUGE_PAGES("is not a memory file of ordinary pages");
 
     final String text;
 
@@ -241,7 +241,7 @@ class LyingRankTest {
   @CsvSource({
     "NONE, closed the connection",
     "EMPTY, answer of 0 B",
-    "KIND, that is none",
+    "KIND, an invalid verdict",
     "TRUNCATED, understood"
   })
   void verdictsThatAreNoneAreRefused(String kind, String text) throws Exception {
@@ -391,7 +391,7 @@ class LyingRankTest {
           control.setRelease(control.state(0), RankState.of(RankState.MISMATCH, 0xffff, 1));
           control.advanceEpoch();
         });
-    refused("PeerFailedException", "names a rank 65535, which there is not");
+    refused("PeerFailedException", "names rank 65535, which does not exist");
     release();
   }
 

@@ -49,7 +49,7 @@ public final class Kernels {
     String description;
     Optional<Module> incubator = ModuleLayer.boot().findModule(VECTOR_MODULE);
     if (incubator.isEmpty()) {
-      description = fallBack(VECTOR_MODULE + " is not there: add --add-modules " + VECTOR_MODULE);
+      description = fallBack(VECTOR_MODULE + " is missing: add --add-modules " + VECTOR_MODULE);
     } else {
       try {
         provider = load(incubator.get());
