@@ -23,9 +23,8 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
-import io.nccl4j.internal.schedule.Signature;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.EngineStream;
@@ -236,28 +235,28 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   }
 
   @Override
-  protected void requireSupported(OpKind kind, DataType type, ReduceOp op) {
+  protected void requireSupported(Operation operation, DataType type, ReduceOp op) {
     boolean small = type == DataType.FLOAT8_E4M3 || type == DataType.FLOAT8_E5M2;
     if (small && !Features.FLOAT8.isPresent()) {
       throw new InvalidArgumentException(
-          kind.label() + ": NCCL " + CudaLibraries.ncclVersion() + " has no " + type.label(),
+          operation.label() + ": NCCL " + CudaLibraries.ncclVersion() + " has no " + type.label(),
           "install " + Features.FLOAT8.needs());
     }
-    if (small && kind.isReducing() && cudaDevice.capability() < FIRST_WITH_FLOAT8) {
+    if (small && operation.reducing() && cudaDevice.capability() < FIRST_WITH_FLOAT8) {
       throw new InvalidArgumentException(
-          kind.label() + ": " + cudaDevice.name() + " cannot reduce " + type.label(),
+          operation.label() + ": " + cudaDevice.name() + " cannot reduce " + type.label(),
           "reduce another type: 8-bit floats need compute capability 9.0");
     }
     if (small && nranks() == 1 && op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
       throw new InvalidArgumentException(
-          kind.label() + ": NCCL cannot scale " + type.label() + " with one rank",
+          operation.label() + ": NCCL cannot scale " + type.label() + " with one rank",
           "use another type, or more ranks");
     }
   }
 
   @Override
   protected void assign(CudaWork work) {
-    work.seq = ledger.note(work.kind, work.code(), work.count, signed(work));
+    work.seq = ledger.note(work.code(), work.count, work.signedCount(nranks()));
     ledger.noteBlocks(work, rank());
   }
 
@@ -268,22 +267,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   long @Nullable [] commonCounts(long seq) {
     for (int i = 0; i < fifo().capacity(); i++) {
       CudaWork work = fifo().at(i);
-      long[] counts = work.recvCounts;
-      boolean common = work.kind == OpKind.ALL_GATHER_V || work.kind == OpKind.REDUCE_SCATTER_V;
-      if (common && work.seq == seq && counts != null) {
-        return counts.clone();
+      if (work.operation.hasCommonCounts() && work.seq == seq) {
+        return work.commonCounts().clone();
       }
     }
     return null;
-  }
-
-  /** What of the counts all ranks know. */
-  long signed(CudaWork work) {
-    return switch (work.kind) {
-      case ALL_GATHER_V, REDUCE_SCATTER_V -> Signature.ofCounts(work.recvCounts, nranks());
-      case ALL_TO_ALL_V, GATHER_V, SCATTER_V -> 0;
-      default -> work.count;
-    };
   }
 
   @Override
@@ -432,13 +420,13 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     registrations.requireOneSided("putSignal");
     CudaWindow target = registrations.requireTarget(buffer, count, type, window, byteOffset);
     long[] details = {target.handle().address(), byteOffset};
-    oneSided(OpKind.PUT_SIGNAL, buffer, count, type, peer, details, stream);
+    oneSided(Operation.PUT_SIGNAL, buffer, count, type, peer, details, stream);
   }
 
   @Override
   public void signal(int peer, Stream stream) {
     registrations.requireOneSided("signal");
-    oneSided(OpKind.SIGNAL, null, 0, DataType.INT8, peer, new long[2], stream);
+    oneSided(Operation.SIGNAL, null, 0, DataType.INT8, peer, new long[2], stream);
   }
 
   @Override
@@ -453,7 +441,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
           "pass " + nranks() + " numbers of 0 or more, not all 0");
     }
     long[] details = Arrays.stream(counts).asLongStream().toArray();
-    oneSided(OpKind.WAIT_SIGNALS, null, 0, DataType.INT8, 0, details, stream);
+    oneSided(Operation.WAIT_SIGNALS, null, 0, DataType.INT8, 0, details, stream);
   }
 
   // ---- its life

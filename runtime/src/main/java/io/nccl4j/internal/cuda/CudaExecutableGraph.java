@@ -28,7 +28,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   private final CudaDevice device;
   private List<CudaNode> nodes;
   private List<CudaCommunicator> communicators;
-  private List<CudaNode.Operation> operations;
+  private List<CudaNode.Call> operations;
   private MemorySegment handle;
   private long launched;
   private volatile long passed;
@@ -64,16 +64,16 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   static List<CudaCommunicator> communicatorsOf(List<CudaNode> nodes) {
     return nodes.stream()
         .flatMap(node -> node.operations().stream())
-        .map(CudaNode.Operation::communicator)
+        .map(CudaNode.Call::communicator)
         .distinct()
         .toList();
   }
 
   /** As they were called, whatever their streams. */
-  private static List<CudaNode.Operation> inOrder(List<CudaNode> nodes) {
+  private static List<CudaNode.Call> inOrder(List<CudaNode> nodes) {
     return nodes.stream()
         .flatMap(node -> node.operations().stream())
-        .sorted(Comparator.comparingInt(CudaNode.Operation::order))
+        .sorted(Comparator.comparingInt(CudaNode.Call::order))
         .toList();
   }
 

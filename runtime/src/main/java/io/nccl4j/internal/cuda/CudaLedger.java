@@ -1,10 +1,9 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.schedule.OpKind;
-import io.nccl4j.internal.schedule.Signature;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Signature;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import org.jspecify.annotations.Nullable;
 
 /**
  * What a rank has called: counts, and the last {@value #ENTRIES} collectives. Written by the
@@ -16,6 +15,7 @@ final class CudaLedger {
   private static final int FIELDS = 5;
   private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
 
+  private final int nranks;
   private final long[] entries = new long[ENTRIES * FIELDS];
   private volatile long collectives;
   private final PairLedger sent;
@@ -31,6 +31,7 @@ final class CudaLedger {
   private volatile long agreed;
 
   CudaLedger(int nranks) {
+    this.nranks = nranks;
     sent = new PairLedger(nranks);
     expected = new PairLedger(nranks);
     blocksSent = new PairLedger(nranks);
@@ -84,31 +85,29 @@ final class CudaLedger {
    * @param signature what of its counts all ranks know
    */
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
-  long note(OpKind kind, long code, long count, long signature) {
-    switch (kind) {
-      case SEND -> {
-        ++sends;
-        return sent.note((int) (code >>> 32), code, count);
-      }
-      case RECV -> {
-        ++receives;
-        return expected.note((int) (code >>> 32), code, count);
-      }
-      case PUT_SIGNAL, SIGNAL, WAIT_SIGNALS -> {
-        return ++oneSided;
-      }
-      default -> {
-        long seq = collectives + 1;
-        int at = at(seq);
-        LONG.setOpaque(entries, at + 1, code);
-        LONG.setOpaque(entries, at + 2, count);
-        LONG.setOpaque(entries, at + 3, signature);
-        LONG.setOpaque(entries, at + 4, 1L);
-        LONG.setRelease(entries, at, seq);
-        collectives = seq;
-        return seq;
-      }
+  long note(long code, long count, long signature) {
+    Operation operation = Signature.operation(code);
+    if (operation.isOneSided()) {
+      return ++oneSided;
     }
+    int peer = (int) (code >>> 32);
+    if (operation == Operation.SEND) {
+      ++sends;
+      return sent.note(peer, code, count);
+    }
+    if (operation == Operation.RECV) {
+      ++receives;
+      return expected.note(peer, code, count);
+    }
+    long seq = collectives + 1;
+    int at = at(seq);
+    LONG.setOpaque(entries, at + 1, code);
+    LONG.setOpaque(entries, at + 2, count);
+    LONG.setOpaque(entries, at + 3, signature);
+    LONG.setOpaque(entries, at + 4, 1L);
+    LONG.setRelease(entries, at, seq);
+    collectives = seq;
+    return seq;
   }
 
   /** Notes that a collective starts in a group of as many of this communicator. */
@@ -123,31 +122,17 @@ final class CudaLedger {
 
   /** Notes the blocks of a collective whose counts only a pair knows. */
   void noteBlocks(CudaWork work, int rank) {
-    boolean root = work.root == rank;
-    switch (work.kind) {
-      case ALL_TO_ALL_V -> {
-        noteAll(blocksSent, work.code(), work.sendCounts);
-        noteAll(blocksExpected, work.code(), work.recvCounts);
-      }
-      case GATHER_V -> {
-        blocksSent.note(work.root, work.code(), work.count);
-        if (root) {
-          noteAll(blocksExpected, work.code(), work.recvCounts);
-        }
-      }
-      case SCATTER_V -> {
-        blocksExpected.note(work.root, work.code(), work.count);
-        if (root) {
-          noteAll(blocksSent, work.code(), work.sendCounts);
-        }
-      }
-      default -> {}
+    Operation operation = work.operation;
+    if (!operation.hasPairCounts()) {
+      return;
     }
-  }
-
-  private static void noteAll(PairLedger ledger, long code, long @Nullable [] counts) {
-    for (int peer = 0; counts != null && peer < counts.length; peer++) {
-      ledger.note(peer, code, counts[peer]);
+    for (int k = 0; k < nranks; k++) {
+      if (work.sends(rank) && operation.receives(k == work.root)) {
+        blocksSent.note(k, work.code(), work.sendCount(k));
+      }
+      if (work.receives(rank) && operation.sends(k == work.root)) {
+        blocksExpected.note(k, work.code(), work.recvCount(k));
+      }
     }
   }
 

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Signature;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  * What is known of one step of a graph: a plan of operations, a copy, a fill or a kernel, and the
  * steps it comes after.
  */
-record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[] after) {
+record CudaNode(int kind, List<Call> operations, List<Object> buffers, int[] after) {
   CudaNode {
     for (Object part : buffers) {
       if (part instanceof CudaBuffer buffer) {
@@ -27,30 +27,27 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
   static final int KERNEL = 3;
 
   /** An operation in a plan; {@code order} counts the calls of the capture. */
-  record Operation(
-      CudaCommunicator communicator,
-      OpKind kind,
-      long code,
-      long count,
-      long signature,
-      int order) {
+  record Call(CudaCommunicator communicator, long code, long count, long signature, int order) {
     /** Notes one run of it. */
     void note() {
-      communicator.ledger().note(kind, code, count, signature);
+      communicator.ledger().note(code, count, signature);
+    }
+
+    private String label() {
+      return Signature.operation(code).label();
     }
   }
 
   static CudaNode plan(List<CudaWork> works, int[] after) {
-    List<Operation> operations = new ArrayList<>();
+    List<Call> operations = new ArrayList<>();
     List<Object> buffers = new ArrayList<>();
     for (CudaWork work : works) {
       operations.add(
-          new Operation(
+          new Call(
               work.communicator,
-              work.kind,
               work.code(),
               work.count,
-              work.communicator.signed(work),
+              work.signedCount(work.communicator.nranks()),
               work.order));
       for (Object buffer : new Object[] {work.send, work.recv, work.op.deviceScalar()}) {
         if (buffer != null) {
@@ -94,8 +91,8 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
       return "it has " + operations.size() + " operations instead of " + other.operations.size();
     }
     for (int i = 0; i < operations.size(); i++) {
-      Operation mine = operations.get(i);
-      Operation theirs = other.operations.get(i);
+      Call mine = operations.get(i);
+      Call theirs = other.operations.get(i);
       if (mine.communicator != theirs.communicator) {
         return "it is on communicator "
             + mine.communicator.name()
@@ -104,9 +101,9 @@ record CudaNode(int kind, List<Operation> operations, List<Object> buffers, int[
       }
       if (mine.code != theirs.code) {
         return "it is "
-            + mine.kind.label()
+            + mine.label()
             + " instead of "
-            + theirs.kind.label()
+            + theirs.label()
             + ", or of another type, reduction or root";
       }
       if (mine.order != theirs.order) {

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.schedule.Signature;
+import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.Work;
 
 /** An operation that NCCL carries out. */
@@ -22,10 +22,6 @@ final class CudaWork extends Work {
 
   CudaWork(boolean captured) {
     super(captured);
-  }
-
-  boolean isCollective() {
-    return !kind.isPointToPoint() && !kind.isOneSided();
   }
 
   /** How messages name it. */

@@ -4,6 +4,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.spi.Scalars;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -24,7 +25,6 @@ final class NcclCalls {
   /** Issues one work; returns NCCL's first result that is a failure, or its last one. */
   static int issue(CudaWork w, MemorySegment comm, CudaStream on) {
     MemorySegment stream = on.handle();
-    int type = w.type.ordinal();
     int op = plainOp(w);
     if (w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
       int result = createScaledSum(w, comm);
@@ -33,44 +33,51 @@ final class NcclCalls {
       }
       op = w.createdOp;
     }
-    return switch (w.kind) {
-      case ALL_REDUCE ->
-          Nccl.ncclAllReduce(at(w.send), at(w.recv), w.count, type, op, comm, stream);
-      case BROADCAST ->
-          Nccl.ncclBroadcast(
-              at(w.send == null ? w.recv : w.send),
-              at(w.recv),
-              w.count,
-              type,
-              w.root,
-              comm,
-              stream);
-      case REDUCE ->
-          Nccl.ncclReduce(at(w.send), at(w.recv), w.count, type, op, w.root, comm, stream);
-      case ALL_GATHER -> Nccl.ncclAllGather(at(w.send), at(w.recv), w.count, type, comm, stream);
-      case REDUCE_SCATTER ->
-          Nccl.ncclReduceScatter(at(w.send), at(w.recv), w.count, type, op, comm, stream);
-      case PUT_SIGNAL, SIGNAL, WAIT_SIGNALS -> NcclOneSided.issue(w, comm, stream);
-      case SEND -> Nccl.ncclSend(at(w.send), w.count, type, w.root, comm, stream);
-      case RECV -> Nccl.ncclRecv(at(w.recv), w.count, type, w.root, comm, stream);
-      case BARRIER -> {
-        MemorySegment flag = w.communicator.barrierFlag();
-        yield Nccl.ncclAllReduce(flag, flag, 1, DataType.INT32.ordinal(), SUM, comm, stream);
-      }
-      case ALL_TO_ALL ->
-          Features.ALL_TO_ALL.isPresent()
-              ? Nccl.ncclAlltoAll(at(w.send), at(w.recv), w.count, type, comm, stream)
-              : blocks(w, comm, stream);
-      case GATHER ->
-          Features.GATHER.isPresent()
-              ? Nccl.ncclGather(at(w.send), at(w.recv), w.count, type, w.root, comm, stream)
-              : blocks(w, comm, stream);
-      case SCATTER ->
-          Features.SCATTER.isPresent()
-              ? Nccl.ncclScatter(at(w.send), at(w.recv), w.count, type, w.root, comm, stream)
-              : blocks(w, comm, stream);
-      default -> blocks(w, comm, stream);
-    };
+    return call(w, op, comm, stream);
+  }
+
+  /** NCCL has a function for each operation, by name, if the version at hand has it. */
+  private static int call(CudaWork w, int op, MemorySegment comm, MemorySegment stream) {
+    Operation operation = w.operation;
+    int type = w.type.ordinal();
+    MemorySegment send = at(w.send);
+    MemorySegment recv = at(w.recv);
+    if (operation == Operation.ALL_REDUCE) {
+      return Nccl.ncclAllReduce(send, recv, w.count, type, op, comm, stream);
+    }
+    if (operation == Operation.BROADCAST) {
+      MemorySegment from = w.send == null ? recv : send;
+      return Nccl.ncclBroadcast(from, recv, w.count, type, w.root, comm, stream);
+    }
+    if (operation == Operation.REDUCE) {
+      return Nccl.ncclReduce(send, recv, w.count, type, op, w.root, comm, stream);
+    }
+    if (operation == Operation.ALL_GATHER) {
+      return Nccl.ncclAllGather(send, recv, w.count, type, comm, stream);
+    }
+    if (operation == Operation.REDUCE_SCATTER) {
+      return Nccl.ncclReduceScatter(send, recv, w.count, type, op, comm, stream);
+    }
+    if (operation == Operation.SEND) {
+      return Nccl.ncclSend(send, w.count, type, w.root, comm, stream);
+    }
+    if (operation == Operation.RECV) {
+      return Nccl.ncclRecv(recv, w.count, type, w.root, comm, stream);
+    }
+    if (operation == Operation.ALL_TO_ALL && Features.ALL_TO_ALL.isPresent()) {
+      return Nccl.ncclAlltoAll(send, recv, w.count, type, comm, stream);
+    }
+    if (operation == Operation.GATHER && Features.GATHER.isPresent()) {
+      return Nccl.ncclGather(send, recv, w.count, type, w.root, comm, stream);
+    }
+    if (operation == Operation.SCATTER && Features.SCATTER.isPresent()) {
+      return Nccl.ncclScatter(send, recv, w.count, type, w.root, comm, stream);
+    }
+    if (operation == Operation.BARRIER) {
+      MemorySegment flag = w.communicator.barrierFlag();
+      return Nccl.ncclAllReduce(flag, flag, 1, DataType.INT32.ordinal(), SUM, comm, stream);
+    }
+    return operation.isOneSided() ? NcclOneSided.issue(w, comm, stream) : blocks(w, comm, stream);
   }
 
   /** The mean of one rank's elements is those elements, with the bits they have. */
@@ -113,90 +120,38 @@ final class NcclCalls {
     int nranks = w.communicator.nranks();
     int own = w.communicator.rank();
     for (int k = 0; k < nranks && !NcclResults.isFailure(result); k++) {
-      result =
-          switch (w.kind) {
-            case ALL_TO_ALL ->
-                exchange(w, k, k * w.count, w.count, k * w.count, w.count, comm, stream);
-            case ALL_TO_ALL_V ->
-                exchange(
-                    w,
-                    k,
-                    longs(w.sendDisplacements)[k],
-                    longs(w.sendCounts)[k],
-                    longs(w.recvDisplacements)[k],
-                    longs(w.recvCounts)[k],
-                    comm,
-                    stream);
-            case GATHER ->
-                exchange(
-                    w, k, 0, ifRoot(w, k, w.count), k * w.count, ifOwn(w, w.count), comm, stream);
-            case GATHER_V ->
-                exchange(
-                    w,
-                    k,
-                    0,
-                    ifRoot(w, k, w.count),
-                    own == w.root ? longs(w.recvDisplacements)[k] : 0,
-                    own == w.root ? longs(w.recvCounts)[k] : 0,
-                    comm,
-                    stream);
-            case SCATTER ->
-                exchange(
-                    w, k, k * w.count, ifOwn(w, w.count), 0, ifRoot(w, k, w.count), comm, stream);
-            case SCATTER_V ->
-                exchange(
-                    w,
-                    k,
-                    own == w.root ? longs(w.sendDisplacements)[k] : 0,
-                    own == w.root ? longs(w.sendCounts)[k] : 0,
-                    0,
-                    ifRoot(w, k, w.count),
-                    comm,
-                    stream);
-            case ALL_GATHER_V -> broadcastBlock(w, k, own, comm, stream);
-            case REDUCE_SCATTER_V -> reduceBlock(w, k, own, comm, stream);
-            default -> throw new AssertionError(w.kind);
-          };
+      if (w.operation.reducing()) {
+        result = reduceBlock(w, k, own, comm, stream);
+      } else if (w.operation.hasCommonCounts()) {
+        result = broadcastBlock(w, k, own, comm, stream);
+      } else {
+        result = exchange(w, k, own, comm, stream);
+      }
     }
     int end = Nccl.ncclGroupEnd();
     return NcclResults.isFailure(result) ? result : end;
   }
 
-  private static long[] longs(long @Nullable [] array) {
-    return Objects.requireNonNull(array);
-  }
-
-  /** What goes to or comes from the root alone. */
-  private static long ifRoot(CudaWork w, int k, long count) {
-    return k == w.root ? count : 0;
-  }
-
-  /** What only the root does. */
-  private static long ifOwn(CudaWork w, long count) {
-    return w.communicator.rank() == w.root ? count : 0;
-  }
-
-  /** Sends to and receives from one rank, what there is; offsets and counts in elements. */
+  /** Sends to and receives from one rank, what there is. */
   private static int exchange(
-      CudaWork w,
-      int peer,
-      long sendOffset,
-      long sendCount,
-      long recvOffset,
-      long recvCount,
-      MemorySegment comm,
-      MemorySegment stream) {
-    int type = w.type.ordinal();
-    long size = w.type.byteSize();
-    if (peer == w.communicator.rank() && isInPlace(w, sendOffset, recvOffset)) {
+      CudaWork w, int peer, int own, MemorySegment comm, MemorySegment stream) {
+    boolean sends = w.sends(own) && w.receives(peer);
+    boolean receives = w.receives(own) && w.sends(peer);
+    long sendOffset = sends ? w.sendStart(peer) : 0;
+    long recvOffset = receives ? w.recvStart(peer) : 0;
+    if (peer == own && isInPlace(w, sendOffset, recvOffset)) {
       return NcclResults.SUCCESS;
     }
+    int type = w.type.ordinal();
+    long size = w.type.byteSize();
     int result = NcclResults.SUCCESS;
-    if (sendCount > 0) {
-      result = Nccl.ncclSend(at(w.send, sendOffset * size), sendCount, type, peer, comm, stream);
+    if (sends && w.sendCount(peer) > 0) {
+      MemorySegment from = at(w.send, sendOffset * size);
+      result = Nccl.ncclSend(from, w.sendCount(peer), type, peer, comm, stream);
     }
-    if (recvCount > 0 && !NcclResults.isFailure(result)) {
-      result = Nccl.ncclRecv(at(w.recv, recvOffset * size), recvCount, type, peer, comm, stream);
+    if (receives && w.recvCount(peer) > 0 && !NcclResults.isFailure(result)) {
+      MemorySegment to = at(w.recv, recvOffset * size);
+      result = Nccl.ncclRecv(to, w.recvCount(peer), type, peer, comm, stream);
     }
     return result;
   }
@@ -210,27 +165,23 @@ final class NcclCalls {
 
   private static int broadcastBlock(
       CudaWork w, int k, int own, MemorySegment comm, MemorySegment stream) {
-    long count = longs(w.recvCounts)[k];
+    long count = w.recvCount(k);
     if (count == 0) {
       return NcclResults.SUCCESS;
     }
-    MemorySegment target = at(w.recv, longs(w.recvDisplacements)[k] * w.type.byteSize());
+    MemorySegment target = at(w.recv, w.recvStart(k) * w.type.byteSize());
     return Nccl.ncclBroadcast(
         k == own ? at(w.send) : target, target, count, w.type.ordinal(), k, comm, stream);
   }
 
   private static int reduceBlock(
       CudaWork w, int k, int own, MemorySegment comm, MemorySegment stream) {
-    long count = longs(w.recvCounts)[k];
+    long count = w.sendCount(k);
     if (count == 0) {
       return NcclResults.SUCCESS;
     }
-    long before = 0;
-    for (int j = 0; j < k; j++) {
-      before += longs(w.recvCounts)[j];
-    }
     return Nccl.ncclReduce(
-        at(w.send, before * w.type.byteSize()),
+        at(w.send, w.sendStart(k) * w.type.byteSize()),
         k == own ? at(w.recv) : MemorySegment.NULL,
         count,
         w.type.ordinal(),

@@ -3,7 +3,7 @@ package io.nccl4j.internal.cuda;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclWaitSignalDesc_t;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
@@ -17,10 +17,10 @@ final class NcclOneSided {
 
   static int issue(CudaWork work, MemorySegment comm, MemorySegment stream) {
     long[] details = Objects.requireNonNull(work.sendCounts);
-    if (work.kind == OpKind.WAIT_SIGNALS) {
+    if (work.operation == Operation.WAIT_SIGNALS) {
       return await(details, comm, stream);
     }
-    if (work.kind == OpKind.SIGNAL) {
+    if (work.operation == Operation.SIGNAL) {
       return Nccl.ncclSignal(work.root, 0, 0, 0, comm, stream);
     }
     DeviceBuffer source = Objects.requireNonNull(work.send);

@@ -7,7 +7,9 @@ import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.kernel.FoldKernel;
 import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.host.kernel.Scratch;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Party;
+import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Scalars;
 import java.lang.foreign.MemorySegment;
@@ -251,13 +253,7 @@ final class CollectiveEngine extends Padded {
 
   /** The same on every rank: it looks only at what the signature covers. */
   boolean isLowLatency(HostWork w) {
-    long elements =
-        switch (w.kind) {
-          case ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, GATHER -> w.count;
-          case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> w.count * nranks;
-          case BARRIER -> 0;
-          default -> Long.MAX_VALUE / 8;
-        };
+    long elements = w.operation.varies() ? Long.MAX_VALUE / 8 : sendElements(w);
     return elements * w.type.byteSize() <= ControlBlock.OUTBOX_PAYLOAD;
   }
 
@@ -290,26 +286,22 @@ final class CollectiveEngine extends Padded {
           send.offset(),
           control.memory(),
           slot + Long.BYTES + offset,
-          sendBytes(w));
+          sendElements(w) * w.type.byteSize());
     }
     control.setRelease(slot, word(w));
   }
 
+  /** Whether others need this rank's data. */
   private boolean contributes(HostWork w) {
-    return switch (w.kind) {
-      case BROADCAST, SCATTER -> w.root == rank;
-      case REDUCE, GATHER -> w.root != rank;
-      case BARRIER -> false;
-      default -> true;
-    };
+    Operation operation = w.operation;
+    return operation.sent() != Shape.NOTHING
+        && w.sends(rank)
+        && (operation.receivers() == Party.ALL || w.root != rank);
   }
 
-  private long sendBytes(HostWork w) {
-    long bytes = w.count * w.type.byteSize();
-    return switch (w.kind) {
-      case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> bytes * nranks;
-      default -> bytes;
-    };
+  /** Elements that a rank sends which sends; there is a block for each rank, or one. */
+  private long sendElements(HostWork w) {
+    return w.operation.sent() == Shape.EACH ? w.count * nranks : w.count;
   }
 
   /**
@@ -339,7 +331,7 @@ final class CollectiveEngine extends Padded {
     control.setPlain(slot + SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
     control.setPlain(slot + LONGEST, mover.longestBlock(w));
     mover.publishBlocks(w);
-    if (w.kind == OpKind.ALL_GATHER_V || w.kind == OpKind.REDUCE_SCATTER_V) {
+    if (w.operation.hasCommonCounts()) {
       showCounts(w, slot);
     }
   }
@@ -347,8 +339,9 @@ final class CollectiveEngine extends Padded {
   /** For messages only: the signature has them, but tells nothing of them. */
   private void showCounts(HostWork w, long slot) {
     long at = slot + COUNTS;
+    long[] counts = w.commonCounts();
     for (int k = 0; k < nranks; k++) {
-      control.memory().set(ValueLayout.JAVA_LONG_UNALIGNED, at, w.recvCounts[k]);
+      control.memory().set(ValueLayout.JAVA_LONG_UNALIGNED, at, counts[k]);
       at += COUNT_BYTES;
     }
   }
@@ -383,7 +376,7 @@ final class CollectiveEngine extends Padded {
       return true;
     }
     long expected = word(w);
-    boolean onlyRoot = w.lowLatency && (w.kind == OpKind.BROADCAST || w.kind == OpKind.SCATTER);
+    boolean onlyRoot = w.lowLatency && w.operation.senders() == Party.ROOT;
     for (int k = onlyRoot ? w.root : w.cursor; k < nranks; k++) {
       if (k != rank) {
         long found = poll(slot(k, w.seq), expected);
@@ -415,11 +408,7 @@ final class CollectiveEngine extends Padded {
 
   /** Whether this rank needs the others' data to finish a low-latency operation. */
   private boolean reads(HostWork w) {
-    return switch (w.kind) {
-      case BROADCAST, SCATTER -> w.root != rank;
-      case REDUCE, GATHER -> w.root == rank;
-      default -> true;
-    };
+    return w.receives(rank) && (w.operation.senders() == Party.ALL || w.root != rank);
   }
 
   /**
@@ -524,24 +513,17 @@ final class CollectiveEngine extends Padded {
   // ---- low latency
 
   private void finishLowLatency(HostWork w) {
-    switch (w.kind) {
-      case ALL_REDUCE -> foldSlots(w, 0, w.count);
-      case REDUCE -> {
-        if (w.root == rank) {
-          foldSlots(w, 0, w.count);
-        }
-      }
-      case REDUCE_SCATTER -> foldSlots(w, rank * w.count * w.type.byteSize(), w.count);
-      case BROADCAST -> copySlot(w, w.root, 0, 0);
-      case SCATTER -> copySlot(w, w.root, rank * w.count * w.type.byteSize(), 0);
-      case ALL_GATHER -> copySlots(w, 0);
-      case ALL_TO_ALL -> copySlots(w, rank * w.count * w.type.byteSize());
-      case GATHER -> {
-        if (w.root == rank) {
-          copySlots(w, 0);
-        }
-      }
-      default -> {}
+    Operation operation = w.operation;
+    if (operation.sent() == Shape.NOTHING || !w.receives(rank)) {
+      return;
+    }
+    long from = operation.sent() == Shape.EACH ? rank * w.count * w.type.byteSize() : 0;
+    if (operation.reducing()) {
+      foldSlots(w, from, w.count);
+    } else if (operation.senders() == Party.ROOT) {
+      copySlot(w, w.root, from, 0);
+    } else {
+      copySlots(w, from);
     }
   }
 

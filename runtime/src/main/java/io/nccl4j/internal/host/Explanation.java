@@ -3,7 +3,7 @@ package io.nccl4j.internal.host;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.PeerFailedException;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.util.ArrayList;
@@ -156,11 +156,11 @@ final class Explanation {
         + ": rank "
         + receiver
         + " called "
-        + Ledger.describe(ledger.findMessage(receiver, OpKind.RECV, sender, seq))
+        + Ledger.describe(ledger.findMessage(receiver, Operation.RECV, sender, seq))
         + ", rank "
         + sender
         + " called "
-        + Ledger.describe(ledger.findMessage(sender, OpKind.SEND, receiver, seq));
+        + Ledger.describe(ledger.findMessage(sender, Operation.SEND, receiver, seq));
   }
 
   /** In v-forms only a pair knows that its counts differ. */
@@ -168,7 +168,7 @@ final class Explanation {
     return new MismatchException(
         between(rank, peer)
             + " in "
-            + work.kind.label()
+            + work.operation.label()
             + " #"
             + work.seq
             + ": rank "
@@ -263,7 +263,7 @@ final class Explanation {
       return "earlier operations of its communicator";
     }
     if (!work.isCollective()) {
-      return "rank " + peer + " to call " + (work.kind == OpKind.SEND ? "recv" : "send");
+      return "rank " + peer + " to call " + (work.operation == Operation.SEND ? "recv" : "send");
     }
     return behind(work.seq, peer);
   }

@@ -83,9 +83,9 @@ final class GraphNode {
       }
       if (mine.code() != theirs.code()) {
         return "it is "
-            + mine.kind.label()
+            + mine.operation.label()
             + " instead of "
-            + theirs.kind.label()
+            + theirs.operation.label()
             + ", or of another type, reduction or root";
       }
       if (mine.order != theirs.order) {

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.internal.schedule.Signature;
+import io.nccl4j.internal.operation.Signature;
 import java.util.Comparator;
 import java.util.List;
 

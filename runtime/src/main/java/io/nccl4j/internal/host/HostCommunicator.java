@@ -13,9 +13,9 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.memory.Uses;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
-import io.nccl4j.internal.schedule.Signature;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.EngineStream;
@@ -238,8 +238,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   @Override
-  protected void requireQuiet(DeviceBuffer buffer, OpKind kind) {
-    HostProcess.self().quarantine().requireQuiet((HostBuffer) buffer, kind.label());
+  protected void requireQuiet(DeviceBuffer buffer, Operation operation) {
+    HostProcess.self().quarantine().requireQuiet((HostBuffer) buffer, operation.label());
   }
 
   @Override
@@ -276,7 +276,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   /** Numbers a send or receive, by the submitting thread, and notes it. It is not touched. */
   long nextInLane(HostWork work) {
-    long[] lane = work.kind == OpKind.SEND ? sendSeq : recvSeq;
+    long[] lane = work.operation == Operation.SEND ? sendSeq : recvSeq;
     long seq = lane[work.root] + 1;
     LANE.setOpaque(lane, work.root, seq);
     ledger.message(work, seq);
@@ -286,20 +286,18 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   /** How far this rank has got in calling what a work of another rank needs of it. Any thread. */
   boolean hasCalled(HostWork work, int other) {
     long called =
-        switch (work.kind) {
-          case SEND -> (long) LANE.getOpaque(recvSeq, other);
-          case RECV -> (long) LANE.getOpaque(sendSeq, other);
-          default -> (long) ISSUED.getOpaque(this);
-        };
+        work.isCollective()
+            ? (long) ISSUED.getOpaque(this)
+            : (long) LANE.getOpaque(work.operation == Operation.SEND ? recvSeq : sendSeq, other);
     return called >= work.seq;
   }
 
   /** What a work adds to the signature, or its own one if it is a send or receive. */
   int sign(HostWork work) {
     return work.isCollective()
-        ? Signature.of(work.code(), signedCount(work))
+        ? Signature.of(work.code(), work.signedCount(nranks()))
         // Both sides of a lane must come to the same: only what both know.
-        : Signature.of(Signature.code(OpKind.SEND, work.type.ordinal(), 0, 0), work.count);
+        : Signature.of(Signature.code(Operation.SEND, work.type.ordinal(), 0, 0), work.count);
   }
 
   /**
@@ -349,15 +347,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     if (graphs.decrementAndGet() == 0 && !isHealthy()) {
       becomeQuietIfIdle();
     }
-  }
-
-  /** What of the counts all ranks know. */
-  private long signedCount(HostWork work) {
-    return switch (work.kind) {
-      case ALL_GATHER_V, REDUCE_SCATTER_V -> Signature.ofCounts(work.recvCounts, nranks());
-      case ALL_TO_ALL_V, GATHER_V, SCATTER_V -> 0;
-      default -> work.count;
-    };
   }
 
   /**

@@ -1,7 +1,6 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.internal.schedule.OpKind;
-import io.nccl4j.internal.schedule.Signature;
+import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.Work;
 
 /**
@@ -98,7 +97,7 @@ final class HostWork extends Work {
     HostWork copy = new HostWork(true);
     copy.communicator = communicator;
     copy.order = order;
-    copy.kind = kind;
+    copy.operation = operation;
     copy.type = type;
     copy.op = op;
     copy.count = count;
@@ -128,10 +127,6 @@ final class HostWork extends Work {
         + seq
         + " of communicator "
         + communicator.name();
-  }
-
-  boolean isCollective() {
-    return kind != OpKind.SEND && kind != OpKind.RECV;
   }
 
   /** Whether it uses a buffer or a slice of it. */

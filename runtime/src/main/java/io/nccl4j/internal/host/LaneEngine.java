@@ -2,7 +2,7 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.host.kernel.Copies;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Padded;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -64,7 +64,7 @@ final class LaneEngine extends Padded {
 
   /** Gets on with the work until it is complete or must wait. */
   int step(HostWork w) {
-    return w.kind == OpKind.SEND ? send(w) : receive(w);
+    return w.operation == Operation.SEND ? send(w) : receive(w);
   }
 
   private static long slotOf(long lane, long seq) {

@@ -1,8 +1,8 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.Padded;
-import io.nccl4j.internal.schedule.Signature;
 import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
 
@@ -45,16 +45,13 @@ final class Ledger extends Padded {
    * @param count elements
    */
   record Call(long seq, long code, long count) {
-    private OpKind kind() {
-      return OpKind.ofOrdinal((int) code & 0xff);
+    private Operation operation() {
+      return Signature.operation(code);
     }
 
     /** Whether all ranks pass the counts of all. */
     boolean hasCommonCounts() {
-      return switch (kind()) {
-        case ALL_GATHER_V, REDUCE_SCATTER_V -> true;
-        default -> false;
-      };
+      return operation().hasCommonCounts();
     }
 
     /**
@@ -62,7 +59,7 @@ final class Ledger extends Padded {
      * to rank.
      */
     boolean agrees(Call other) {
-      return code == other.code && (kind().hasCountPerRank() || count == other.count);
+      return code == other.code && (operation().varies() || count == other.count);
     }
   }
 
@@ -138,7 +135,7 @@ final class Ledger extends Padded {
   }
 
   /** A rank's send to, or receive from, a peer; null if it is not (or no longer) there. */
-  @Nullable Call findMessage(int rank, OpKind kind, int peer, long seq) {
+  @Nullable Call findMessage(int rank, Operation operation, int peer, long seq) {
     for (int i = 0; i < MESSAGES; i++) {
       long place = control.ledger(rank) + LANES + (long) i * MESSAGE_BYTES;
       long number = control.getAcquire(place);
@@ -146,7 +143,7 @@ final class Ledger extends Padded {
       if (number != 0
           && (int) number == (int) seq
           && Signature.isCode(code)
-          && OpKind.ofOrdinal((int) code & 0xff) == kind
+          && Signature.operation(code) == operation
           && (int) (code >>> 32) == peer) {
         return new Call(number, code, control.getPlain(place + 2 * Long.BYTES));
       }

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -39,7 +39,7 @@ final class Lookahead {
     HostWork work = node.works[0];
     boolean small =
         work.isCollective()
-            && work.kind != OpKind.BARRIER
+            && work.operation != Operation.BARRIER
             && work.communicator.nranks() > 1
             && work.communicator.collectives().isLowLatency(work);
     // Memory from elsewhere may be mapped twice, so that its addresses tell nothing.

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Party;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
@@ -58,13 +58,8 @@ final class Quarantine {
     return work.isCollective()
         && !work.lowLatency
         && !staged
-        && (work.kind == OpKind.ALL_REDUCE
-            || work.kind == OpKind.BROADCAST
-            || work.root == communicator.rank() && isGathering(work.kind));
-  }
-
-  private static boolean isGathering(OpKind kind) {
-    return kind == OpKind.REDUCE || kind == OpKind.GATHER || kind == OpKind.GATHER_V;
+        && work.receives(communicator.rank())
+        && (work.operation.isShared() || work.operation.receivers() == Party.ROOT);
   }
 
   private synchronized void add(HostBuffer buffer, HostCommunicator communicator, boolean written) {

@@ -2,7 +2,8 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.kernel.Copies;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Party;
+import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Padded;
 import java.lang.foreign.MemorySegment;
 
@@ -51,62 +52,30 @@ final class ShareMover extends Padded {
 
   /** Elements of this rank's largest block, in or out. */
   long longestBlock(HostWork w) {
-    long longest = w.count;
-    if (w.kind.hasCountPerRank()) {
-      longest =
-          Math.max(
-              longest(w.sendCounts, hasSendCounts(w)), longest(w.recvCounts, hasRecvCounts(w)));
-      longest = Math.max(longest, ownCount(w));
+    if (!w.operation.varies()) {
+      return w.count;
     }
-    return longest;
-  }
-
-  private static long ownCount(HostWork w) {
-    return switch (w.kind) {
-      case GATHER_V, SCATTER_V -> w.count;
-      default -> 0;
-    };
-  }
-
-  private boolean hasSendCounts(HostWork w) {
-    return switch (w.kind) {
-      case ALL_TO_ALL_V -> true;
-      case SCATTER_V -> w.root == rank;
-      default -> false;
-    };
-  }
-
-  private boolean hasRecvCounts(HostWork w) {
-    return switch (w.kind) {
-      case ALL_TO_ALL_V, ALL_GATHER_V, REDUCE_SCATTER_V -> true;
-      case GATHER_V -> w.root == rank;
-      default -> false;
-    };
-  }
-
-  private long longest(long[] counts, boolean used) {
     long longest = 0;
-    for (int k = 0; used && k < nranks; k++) {
-      longest = Math.max(longest, counts[k]);
+    boolean sends = w.sends(rank);
+    boolean receives = w.receives(rank);
+    for (int k = 0; k < nranks; k++) {
+      longest = sends ? Math.max(longest, w.sendCount(k)) : longest;
+      longest = receives ? Math.max(longest, w.recvCount(k)) : longest;
     }
     return longest;
   }
 
   /** Tells each peer where its block lies, in operations in which only one side knows. */
   void publishBlocks(HostWork w) {
-    switch (w.kind) {
-      case ALL_TO_ALL_V -> publish(w, w.sendCounts, w.sendDisplacements);
-      case SCATTER_V -> {
-        if (w.root == rank) {
-          publish(w, w.sendCounts, w.sendDisplacements);
-        }
+    if (!w.operation.hasPairCounts()) {
+      return;
+    }
+    if (w.operation.sent() == Shape.VARYING) {
+      if (w.sends(rank)) {
+        publish(w, w.sendCounts, w.sendDisplacements);
       }
-      case GATHER_V -> {
-        if (w.root == rank) {
-          publish(w, w.recvCounts, w.recvDisplacements);
-        }
-      }
-      default -> {}
+    } else if (w.receives(rank)) {
+      publish(w, w.recvCounts, w.recvDisplacements);
     }
   }
 
@@ -123,15 +92,14 @@ final class ShareMover extends Padded {
 
   /** After the exchange: what a peer sends must be what this rank expects. */
   void checkBlocks(HostWork w) {
-    switch (w.kind) {
-      case ALL_TO_ALL_V -> {
-        for (int k = 0; k < nranks; k++) {
-          checkBlock(w, k, w.recvCounts[k], "sends to");
-        }
-      }
-      case SCATTER_V -> checkBlock(w, w.root, w.count, "sends to");
-      case GATHER_V -> checkBlock(w, w.root, w.count, "expects of");
-      default -> {}
+    if (!w.operation.hasPairCounts()) {
+      return;
+    }
+    boolean sends = w.operation.sent() == Shape.VARYING;
+    int first = w.operation.isRooted() ? w.root : 0;
+    int end = w.operation.isRooted() ? w.root + 1 : nranks;
+    for (int k = first; k < end; k++) {
+      checkBlock(w, k, sends ? w.recvCount(k) : w.count, sends ? "sends to" : "expects of");
     }
   }
 
@@ -145,11 +113,7 @@ final class ShareMover extends Padded {
   /** Elements per block that fit into a staging area, the same on every rank. */
   long pieceLength(HostWork w) {
     long half = CollectiveEngine.STAGING_BYTES / 2;
-    long blocks =
-        switch (w.kind) {
-          case ALL_REDUCE, REDUCE, BROADCAST -> 1;
-          default -> nranks;
-        };
+    long blocks = w.operation.isShared() ? 1 : nranks;
     long elements = half / blocks / w.type.byteSize();
     return Math.max(1, elements & -SHARE_ALIGNMENT);
   }
@@ -157,55 +121,20 @@ final class ShareMover extends Padded {
   // ---- staging
 
   void copyIn(HostWork w) {
-    switch (w.kind) {
-      case REDUCE_SCATTER, ALL_TO_ALL ->
-          stageBlocks(w, true, w.sendBuffer(), w.sendCounts, w.sendDisplacements);
-      case REDUCE_SCATTER_V ->
-          stageBlocks(w, true, w.sendBuffer(), w.recvCounts, w.recvDisplacements);
-      case ALL_TO_ALL_V -> stageBlocks(w, true, w.sendBuffer(), w.sendCounts, w.sendDisplacements);
-      case SCATTER, SCATTER_V -> {
-        if (w.root == rank) {
-          stageBlocks(w, true, w.sendBuffer(), w.sendCounts, w.sendDisplacements);
-        }
+    if (w.sends(rank)) {
+      int blocks = w.operation.sent().isMany() ? nranks : 1;
+      for (int b = 0; b < blocks; b++) {
+        stage(w, true, w.sendBuffer(), w.sendStart(b), w.sendCount(b), b);
       }
-      case BROADCAST -> {
-        if (w.root == rank) {
-          stage(w, true, w.sendBuffer(), 0, w.count, 0);
-        }
-      }
-      default -> stage(w, true, w.sendBuffer(), 0, w.count, 0);
     }
   }
 
   void copyOut(HostWork w) {
-    switch (w.kind) {
-      case ALL_GATHER, ALL_TO_ALL, ALL_GATHER_V, ALL_TO_ALL_V ->
-          stageBlocks(w, false, w.recvBuffer(), w.recvCounts, w.recvDisplacements);
-      case GATHER, GATHER_V -> {
-        if (w.root == rank) {
-          stageBlocks(w, false, w.recvBuffer(), w.recvCounts, w.recvDisplacements);
-        }
+    if (w.receives(rank)) {
+      int blocks = w.operation.received().isMany() ? nranks : 1;
+      for (int b = 0; b < blocks; b++) {
+        stage(w, false, w.recvBuffer(), w.recvStart(b), w.recvCount(b), b);
       }
-      case REDUCE -> {
-        if (w.root == rank) {
-          stage(w, false, w.recvBuffer(), 0, w.count, 0);
-        }
-      }
-      default -> stage(w, false, w.recvBuffer(), 0, w.count, 0);
-    }
-  }
-
-  private void stageBlocks(
-      HostWork w, boolean inwards, HostBuffer buffer, long[] counts, long[] displacements) {
-    boolean vector = w.kind.hasCountPerRank();
-    long start = 0;
-    for (int b = 0; b < nranks; b++) {
-      long count = vector ? counts[b] : w.count;
-      if (vector && w.kind != OpKind.REDUCE_SCATTER_V) {
-        start = displacements[b];
-      }
-      stage(w, inwards, buffer, start, count, b);
-      start += count;
     }
   }
 
@@ -232,7 +161,7 @@ final class ShareMover extends Padded {
 
   /** Moves the next part of this rank's share; true when all of the current piece is moved. */
   boolean move(HostWork w) {
-    return w.kind.isReducing() && !isAlone(w) ? fold(w) : copy(w);
+    return w.operation.reducing() && !isAlone(w) ? fold(w) : copy(w);
   }
 
   /** Whether there is nothing to reduce: what one rank has is the result. */
@@ -242,11 +171,7 @@ final class ShareMover extends Padded {
 
   private boolean fold(HostWork w) {
     int size = w.type.byteSize();
-    boolean scatter =
-        switch (w.kind) {
-          case REDUCE_SCATTER, REDUCE_SCATTER_V -> true;
-          default -> false;
-        };
+    boolean scatter = w.operation.sent().isMany();
     long from;
     long to;
     if (scatter) {
@@ -284,7 +209,7 @@ final class ShareMover extends Padded {
   }
 
   private int foldTargets(HostWork w, boolean scatter, long at) {
-    if (scatter || w.kind == OpKind.REDUCE) {
+    if (scatter || w.operation.receivers() == Party.ROOT) {
       int k = scatter ? rank : w.root;
       outs[0] = engine.out[k];
       outOffsets[0] = engine.outOffset[k] + at;
@@ -299,18 +224,8 @@ final class ShareMover extends Padded {
 
   /** Where, in bytes, this rank's block starts in every rank's input. */
   private long scatterStart(HostWork w) {
-    int size = w.type.byteSize();
-    if (w.staged) {
-      return rank * w.pieceLength * size;
-    }
-    if (w.kind == OpKind.REDUCE_SCATTER) {
-      return rank * w.count * size;
-    }
-    long before = 0;
-    for (int k = 0; k < rank; k++) {
-      before += w.recvCounts[k];
-    }
-    return before * size;
+    long start = w.staged ? rank * w.pieceLength : w.sendStart(rank);
+    return start * w.type.byteSize();
   }
 
   /**
@@ -343,64 +258,58 @@ final class ShareMover extends Padded {
     return true;
   }
 
+  /** How many blocks this rank moves: one if the root has a block for each rank. */
   private int items(HostWork w) {
-    return switch (w.kind) {
-      case GATHER, GATHER_V, SCATTER, SCATTER_V -> 1;
-      default -> nranks;
-    };
+    return w.operation.isRooted() && !w.operation.isShared() ? 1 : nranks;
   }
 
   /** Sets source, target and size of one block that this rank moves. */
   private void block(HostWork w, int item) {
-    int size = w.type.byteSize();
-    switch (w.kind) {
-      case BROADCAST -> {
-        long all = Math.min(w.pieceLength, w.count - w.piece);
-        long start = shareStart(all, rank, size) * size;
-        set(w.root, start, item, start, shareStart(all, rank + 1, size) * size - start);
-      }
-      case ALL_GATHER -> pull(w, item, 0, item * w.count * size, w.count);
-      case ALL_GATHER_V -> pull(w, item, 0, w.recvDisplacements[item] * size, w.recvCounts[item]);
-      case ALL_TO_ALL -> pull(w, item, rank * w.count * size, item * w.count * size, w.count);
-      case ALL_TO_ALL_V ->
-          pull(
-              w,
-              item,
-              control.getPlain(control.block(item, rank)),
-              w.recvDisplacements[item] * size,
-              w.recvCounts[item]);
-      case ALL_REDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_V ->
-          set(rank, 0, rank, 0, length(w, w.count));
-      case GATHER -> push(w, rank * w.count * size);
-      case GATHER_V -> push(w, control.getPlain(control.block(w.root, rank)));
-      case SCATTER -> pullOne(w, rank * w.count * size);
-      default -> pullOne(w, control.getPlain(control.block(w.root, rank)));
+    if (w.operation.reducing()) {
+      set(rank, 0, rank, 0, length(w, w.count));
+    } else if (w.operation.isShared()) {
+      int size = w.type.byteSize();
+      long all = Math.min(w.pieceLength, w.count - w.piece);
+      long start = shareStart(all, rank, size) * size;
+      set(w.root, start, item, start, shareStart(all, rank + 1, size) * size - start);
+    } else if (w.operation.receivers() == Party.ROOT) {
+      push(w);
+    } else {
+      pull(w, w.operation.senders() == Party.ROOT ? w.root : item);
     }
   }
 
   /** A block of rank {@code from}, in its input for this rank, to this rank's output. */
-  private void pull(HostWork w, int from, long directSource, long directTarget, long count) {
-    long piece = pieceBytes(w);
-    boolean manyIn =
-        switch (w.kind) {
-          case ALL_TO_ALL, ALL_TO_ALL_V -> true;
-          default -> false;
-        };
-    long stagedSource = manyIn ? rank * piece : 0;
-    set(
-        from,
-        w.staged ? stagedSource : directSource,
-        rank,
-        w.staged ? from * piece : directTarget,
-        length(w, count));
+  private void pull(HostWork w, int from) {
+    int size = w.type.byteSize();
+    boolean many = w.operation.sent().isMany();
+    long source;
+    long target;
+    if (w.staged) {
+      source = many ? rank * pieceBytes(w) : 0;
+      target = w.operation.received().isMany() ? from * pieceBytes(w) : 0;
+    } else {
+      // What varies, only its sender knows.
+      boolean told = w.operation.sent() == Shape.VARYING;
+      source = told ? control.getPlain(control.block(from, rank)) : w.sendStart(rank) * size;
+      target = w.recvStart(from) * size;
+    }
+    set(from, source, rank, target, length(w, w.recvCount(from)));
   }
 
-  private void pullOne(HostWork w, long directSource) {
-    set(w.root, w.staged ? rank * pieceBytes(w) : directSource, rank, 0, length(w, w.count));
-  }
-
-  private void push(HostWork w, long directTarget) {
-    set(rank, 0, w.root, w.staged ? rank * pieceBytes(w) : directTarget, length(w, w.count));
+  /** This rank's block to its place in the root's output. */
+  private void push(HostWork w) {
+    long target;
+    if (w.staged) {
+      target = rank * pieceBytes(w);
+    } else {
+      boolean told = w.operation.received() == Shape.VARYING;
+      target =
+          told
+              ? control.getPlain(control.block(w.root, rank))
+              : w.recvStart(rank) * w.type.byteSize();
+    }
+    set(rank, 0, w.root, target, length(w, w.count));
   }
 
   private static long pieceBytes(HostWork w) {

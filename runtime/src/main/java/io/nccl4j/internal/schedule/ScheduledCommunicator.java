@@ -12,6 +12,9 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
+import io.nccl4j.internal.operation.Arguments;
+import io.nccl4j.internal.operation.Blocks;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.spi.EngineStream;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -40,6 +43,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   private final int nranks;
   private final Device device;
   private final WorkFifo<W> fifo;
+  private final Arguments arguments;
   private final GroupScope.Finder groups = new GroupScope.Finder();
 
   @SuppressWarnings("unused") // by VarHandle
@@ -56,6 +60,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     this.nranks = nranks;
     this.device = device;
     this.fifo = fifo;
+    arguments = new Arguments(rank, nranks, device);
   }
 
   @Override
@@ -147,7 +152,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
    *
    * @throws InvalidUsageException that says who
    */
-  protected void requireQuiet(DeviceBuffer buffer, OpKind kind) {}
+  protected void requireQuiet(DeviceBuffer buffer, Operation operation) {}
 
   /** The stream as this backend's own, or null if it is another's. */
   protected abstract @Nullable EngineStream<W> engineStream(Stream stream);
@@ -164,7 +169,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
    *
    * @throws InvalidArgumentException that says what is missing
    */
-  protected void requireSupported(OpKind kind, DataType type, ReduceOp op) {}
+  protected void requireSupported(Operation operation, DataType type, ReduceOp op) {}
 
   /** Gives the work its sequence number and signature and notes it in the ledger. Cannot fail. */
   protected abstract void assign(W work);
@@ -178,18 +183,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   @Override
   public final void allReduce(
       DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream) {
-    OpKind kind = OpKind.ALL_REDUCE;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      long bytes = Arguments.bytes(count, 1, type, "count", kind);
-      Arguments.reduction(op, type, device, kind);
-      Arguments.buffer(send, bytes, type, device, "send", kind);
-      Arguments.buffer(recv, bytes, type, device, "receive", kind);
-      Arguments.overlap(send, bytes, recv, bytes, 0, kind);
-      submit(s, kind, type, op, count, 0, send, recv);
-    } finally {
-      leave();
-    }
+    equal(Operation.ALL_REDUCE, send, recv, count, type, op, 0, stream);
   }
 
   @Override
@@ -200,21 +194,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    OpKind kind = OpKind.BROADCAST;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(root, nranks, "root", kind);
-      long bytes = Arguments.bytes(count, 1, type, "count", kind);
-      Arguments.buffer(recv, bytes, type, device, "receive", kind);
-      DeviceBuffer source = rank == root ? send : null;
-      if (rank == root) {
-        Arguments.buffer(send, bytes, type, device, "send", kind);
-        Arguments.overlap(send, bytes, recv, bytes, 0, kind);
-      }
-      submit(s, kind, type, ReduceOp.SUM, count, root, source, recv);
-    } finally {
-      leave();
-    }
+    equal(Operation.BROADCAST, send, recv, count, type, ReduceOp.SUM, root, stream);
   }
 
   @Override
@@ -226,39 +206,13 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       ReduceOp op,
       int root,
       Stream stream) {
-    OpKind kind = OpKind.REDUCE;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(root, nranks, "root", kind);
-      long bytes = Arguments.bytes(count, 1, type, "count", kind);
-      Arguments.reduction(op, type, device, kind);
-      Arguments.buffer(send, bytes, type, device, "send", kind);
-      DeviceBuffer target = rank == root ? recv : null;
-      if (rank == root) {
-        Arguments.buffer(recv, bytes, type, device, "receive", kind);
-        Arguments.overlap(send, bytes, recv, bytes, 0, kind);
-      }
-      submit(s, kind, type, op, count, root, send, target);
-    } finally {
-      leave();
-    }
+    equal(Operation.REDUCE, send, recv, count, type, op, root, stream);
   }
 
   @Override
   public final void allGather(
       DeviceBuffer send, DeviceBuffer recv, long sendCount, DataType type, Stream stream) {
-    OpKind kind = OpKind.ALL_GATHER;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      long all = Arguments.bytes(sendCount, nranks, type, "count", kind);
-      long block = all / nranks;
-      Arguments.buffer(send, block, type, device, "send", kind);
-      Arguments.buffer(recv, all, type, device, "receive", kind);
-      Arguments.overlap(send, block, recv, all, -rank * block, kind);
-      submit(s, kind, type, ReduceOp.SUM, sendCount, 0, send, recv);
-    } finally {
-      leave();
-    }
+    equal(Operation.ALL_GATHER, send, recv, sendCount, type, ReduceOp.SUM, 0, stream);
   }
 
   @Override
@@ -269,35 +223,13 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       ReduceOp op,
       Stream stream) {
-    OpKind kind = OpKind.REDUCE_SCATTER;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      long all = Arguments.bytes(recvCount, nranks, type, "count", kind);
-      long block = all / nranks;
-      Arguments.reduction(op, type, device, kind);
-      Arguments.buffer(send, all, type, device, "send", kind);
-      Arguments.buffer(recv, block, type, device, "receive", kind);
-      Arguments.overlap(send, all, recv, block, rank * block, kind);
-      submit(s, kind, type, op, recvCount, 0, send, recv);
-    } finally {
-      leave();
-    }
+    equal(Operation.REDUCE_SCATTER, send, recv, recvCount, type, op, 0, stream);
   }
 
   @Override
   public final void allToAll(
       DeviceBuffer send, DeviceBuffer recv, long count, DataType type, Stream stream) {
-    OpKind kind = OpKind.ALL_TO_ALL;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      long all = Arguments.bytes(count, nranks, type, "count", kind);
-      Arguments.buffer(send, all, type, device, "send", kind);
-      Arguments.buffer(recv, all, type, device, "receive", kind);
-      Arguments.overlap(send, all, recv, all, Long.MIN_VALUE, kind);
-      submit(s, kind, type, ReduceOp.SUM, count, 0, send, recv);
-    } finally {
-      leave();
-    }
+    equal(Operation.ALL_TO_ALL, send, recv, count, type, ReduceOp.SUM, 0, stream);
   }
 
   @Override
@@ -308,22 +240,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    OpKind kind = OpKind.GATHER;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(root, nranks, "root", kind);
-      long all = Arguments.bytes(sendCount, nranks, type, "count", kind);
-      long block = all / nranks;
-      Arguments.buffer(send, block, type, device, "send", kind);
-      DeviceBuffer target = rank == root ? recv : null;
-      if (rank == root) {
-        Arguments.buffer(recv, all, type, device, "receive", kind);
-        Arguments.overlap(send, block, recv, all, -root * block, kind);
-      }
-      submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, target);
-    } finally {
-      leave();
-    }
+    equal(Operation.GATHER, send, recv, sendCount, type, ReduceOp.SUM, root, stream);
   }
 
   @Override
@@ -334,22 +251,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    OpKind kind = OpKind.SCATTER;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(root, nranks, "root", kind);
-      long all = Arguments.bytes(recvCount, nranks, type, "count", kind);
-      long block = all / nranks;
-      Arguments.buffer(recv, block, type, device, "receive", kind);
-      DeviceBuffer source = rank == root ? send : null;
-      if (rank == root) {
-        Arguments.buffer(send, all, type, device, "send", kind);
-        Arguments.overlap(send, all, recv, block, root * block, kind);
-      }
-      submit(s, kind, type, ReduceOp.SUM, recvCount, root, source, recv);
-    } finally {
-      leave();
-    }
+    equal(Operation.SCATTER, send, recv, recvCount, type, ReduceOp.SUM, root, stream);
   }
 
   @Override
@@ -360,33 +262,8 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long[] recvDisplacements,
       DataType type,
       Stream stream) {
-    OpKind kind = OpKind.ALL_GATHER_V;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      long extent =
-          blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
-      Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
-      long block = recvCounts[rank] * type.byteSize();
-      Arguments.buffer(send, block, type, device, "send", kind);
-      Arguments.buffer(recv, extent, type, device, "receive", kind);
-      Arguments.overlap(
-          send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
-      submit(
-          s,
-          kind,
-          type,
-          ReduceOp.SUM,
-          recvCounts[rank],
-          0,
-          send,
-          recv,
-          null,
-          null,
-          recvCounts,
-          recvDisplacements);
-    } finally {
-      leave();
-    }
+    Blocks received = Blocks.received(recvCounts, recvDisplacements);
+    varying(Operation.ALL_GATHER_V, send, null, recv, received, 0, type, ReduceOp.SUM, 0, stream);
   }
 
   @Override
@@ -397,24 +274,8 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       ReduceOp op,
       Stream stream) {
-    OpKind kind = OpKind.REDUCE_SCATTER_V;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.counts(recvCounts, nranks, "recvCounts", kind);
-      long all = Arguments.extent(recvCounts, null, type, "recvCounts", kind);
-      long block = recvCounts[rank] * type.byteSize();
-      long before = 0;
-      for (int i = 0; i < rank; i++) {
-        before += recvCounts[i] * type.byteSize();
-      }
-      Arguments.reduction(op, type, device, kind);
-      Arguments.buffer(send, all, type, device, "send", kind);
-      Arguments.buffer(recv, block, type, device, "receive", kind);
-      Arguments.overlap(send, all, recv, block, before, kind);
-      submit(s, kind, type, op, recvCounts[rank], 0, send, recv, null, null, recvCounts, null);
-    } finally {
-      leave();
-    }
+    Blocks sent = Blocks.following(recvCounts);
+    varying(Operation.REDUCE_SCATTER_V, send, sent, recv, null, 0, type, op, 0, stream);
   }
 
   @Override
@@ -427,42 +288,9 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long[] recvDisplacements,
       DataType type,
       Stream stream) {
-    OpKind kind = OpKind.ALL_TO_ALL_V;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      long sendExtent =
-          blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
-      long recvExtent =
-          blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
-      Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
-      if (sendCounts[rank] != recvCounts[rank]) {
-        throw new InvalidArgumentException(
-            kind.label()
-                + ": this rank sends "
-                + sendCounts[rank]
-                + " elements to itself and expects "
-                + recvCounts[rank],
-            "make sendCounts[rank] equal recvCounts[rank]");
-      }
-      Arguments.buffer(send, sendExtent, type, device, "send", kind);
-      Arguments.buffer(recv, recvExtent, type, device, "receive", kind);
-      Arguments.overlap(send, sendExtent, recv, recvExtent, Long.MIN_VALUE, kind);
-      submit(
-          s,
-          kind,
-          type,
-          ReduceOp.SUM,
-          java.util.Arrays.stream(sendCounts).sum(),
-          0,
-          send,
-          recv,
-          sendCounts,
-          sendDisplacements,
-          recvCounts,
-          recvDisplacements);
-    } finally {
-      leave();
-    }
+    Blocks sent = Blocks.sent(sendCounts, sendDisplacements);
+    Blocks received = Blocks.received(recvCounts, recvDisplacements);
+    varying(Operation.ALL_TO_ALL_V, send, sent, recv, received, 0, type, ReduceOp.SUM, 0, stream);
   }
 
   @Override
@@ -475,39 +303,18 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    OpKind kind = OpKind.GATHER_V;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(root, nranks, "root", kind);
-      long block = Arguments.bytes(sendCount, 1, type, "sendCount", kind);
-      Arguments.buffer(send, block, type, device, "send", kind);
-      if (rank != root) {
-        submit(s, kind, type, ReduceOp.SUM, sendCount, root, send, null);
-        return;
-      }
-      long extent =
-          blocks(recvCounts, recvDisplacements, type, "recvCounts", "recvDisplacements", kind);
-      Arguments.disjoint(recvCounts, recvDisplacements, "receive", kind);
-      requireOwnBlock(kind, sendCount, "sendCount", recvCounts[rank], "recvCounts[rank]");
-      Arguments.buffer(recv, extent, type, device, "receive", kind);
-      Arguments.overlap(
-          send, block, recv, extent, -recvDisplacements[rank] * type.byteSize(), kind);
-      submit(
-          s,
-          kind,
-          type,
-          ReduceOp.SUM,
-          sendCount,
-          root,
-          send,
-          recv,
-          null,
-          null,
-          recvCounts,
-          recvDisplacements);
-    } finally {
-      leave();
-    }
+    Blocks received = Blocks.received(recvCounts, recvDisplacements);
+    varying(
+        Operation.GATHER_V,
+        send,
+        null,
+        recv,
+        received,
+        sendCount,
+        type,
+        ReduceOp.SUM,
+        root,
+        stream);
   }
 
   @Override
@@ -520,58 +327,24 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    OpKind kind = OpKind.SCATTER_V;
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(root, nranks, "root", kind);
-      long block = Arguments.bytes(recvCount, 1, type, "recvCount", kind);
-      Arguments.buffer(recv, block, type, device, "receive", kind);
-      if (rank != root) {
-        submit(s, kind, type, ReduceOp.SUM, recvCount, root, null, recv);
-        return;
-      }
-      long extent =
-          blocks(sendCounts, sendDisplacements, type, "sendCounts", "sendDisplacements", kind);
-      requireOwnBlock(kind, recvCount, "recvCount", sendCounts[rank], "sendCounts[rank]");
-      Arguments.buffer(send, extent, type, device, "send", kind);
-      Arguments.overlap(send, extent, recv, block, sendDisplacements[rank] * type.byteSize(), kind);
-      submit(
-          s,
-          kind,
-          type,
-          ReduceOp.SUM,
-          recvCount,
-          root,
-          send,
-          recv,
-          sendCounts,
-          sendDisplacements,
-          null,
-          null);
-    } finally {
-      leave();
-    }
+    Blocks sent = Blocks.sent(sendCounts, sendDisplacements);
+    varying(
+        Operation.SCATTER_V, send, sent, recv, null, recvCount, type, ReduceOp.SUM, root, stream);
   }
 
   @Override
   public final void send(DeviceBuffer send, long count, DataType type, int peer, Stream stream) {
-    pointToPoint(OpKind.SEND, send, count, type, peer, stream);
+    equal(Operation.SEND, send, null, count, type, ReduceOp.SUM, peer, stream);
   }
 
   @Override
   public final void recv(DeviceBuffer recv, long count, DataType type, int peer, Stream stream) {
-    pointToPoint(OpKind.RECV, recv, count, type, peer, stream);
+    equal(Operation.RECV, null, recv, count, type, ReduceOp.SUM, peer, stream);
   }
 
   @Override
   public final void barrier(Stream stream) {
-    OpKind kind = OpKind.BARRIER;
-    EngineStream<W> s = enter(kind, DataType.INT8, stream);
-    try {
-      submit(s, kind, DataType.INT8, ReduceOp.SUM, 0, 0, null, null);
-    } finally {
-      leave();
-    }
+    equal(Operation.BARRIER, null, null, 0, DataType.INT8, ReduceOp.SUM, 0, stream);
   }
 
   @Override
@@ -590,77 +363,95 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
    * @param details what else the backend needs; copied
    */
   protected final void oneSided(
-      OpKind kind,
+      Operation operation,
       @Nullable DeviceBuffer send,
       long count,
       DataType type,
       int peer,
       long[] details,
       Stream stream) {
-    EngineStream<W> s = enter(kind, type, stream);
+    EngineStream<W> s = enter(operation, type, stream);
     try {
-      Arguments.rank(peer, nranks, "peer", kind);
-      if (kind == OpKind.PUT_SIGNAL) {
-        long bytes = Arguments.bytes(count, 1, type, "count", kind);
-        Arguments.buffer(send, bytes, type, device, "send", kind);
-      }
+      arguments.equal(operation, send, null, count, type, ReduceOp.SUM, peer);
       if (s.isCapturing()) {
         throw new InvalidUsageException(
-            kind.label() + ": the stream is being captured, NCCL cannot capture it",
+            operation.label() + ": the stream is being captured, NCCL cannot capture it",
             "call it outside the capture");
       }
-      submit(s, kind, type, ReduceOp.SUM, count, peer, send, null, details, null, null, null);
+      GroupScope group = groups.current();
+      W work = take(group, s, operation, type, ReduceOp.SUM, count, peer, send, null);
+      work.sendCounts = copy(details, work.sendCounts);
+      start(work, group, s);
     } finally {
       leave();
     }
   }
 
-  private void pointToPoint(
-      OpKind kind, DeviceBuffer buffer, long count, DataType type, int peer, Stream stream) {
-    EngineStream<W> s = enter(kind, type, stream);
-    try {
-      Arguments.rank(peer, nranks, "peer", kind);
-      long bytes = Arguments.bytes(count, 1, type, "count", kind);
-      boolean sends = kind == OpKind.SEND;
-      Arguments.buffer(buffer, bytes, type, device, sends ? "send" : "receive", kind);
-      submit(
-          s, kind, type, ReduceOp.SUM, count, peer, sends ? buffer : null, sends ? null : buffer);
-    } finally {
-      leave();
-    }
-  }
-
-  private long blocks(
-      long @Nullable [] counts,
-      long @Nullable [] displacements,
+  /** An operation whose blocks are all as long. */
+  private void equal(
+      Operation operation,
+      @Nullable DeviceBuffer send,
+      @Nullable DeviceBuffer recv,
+      long count,
       DataType type,
-      String countsName,
-      String displacementsName,
-      OpKind kind) {
-    Arguments.counts(counts, nranks, countsName, kind);
-    Arguments.counts(displacements, nranks, displacementsName, kind);
-    return Arguments.extent(counts, displacements, type, countsName, kind);
-  }
-
-  private static void requireOwnBlock(
-      OpKind kind, long own, String ownName, long entry, String entryName) {
-    if (own != entry) {
-      throw new InvalidArgumentException(
-          kind.label() + ": " + ownName + " is " + own + " but " + entryName + " is " + entry,
-          "both say how many elements the root exchanges with itself: make them equal");
+      ReduceOp op,
+      int root,
+      Stream stream) {
+    EngineStream<W> s = enter(operation, type, stream);
+    try {
+      arguments.equal(operation, send, recv, count, type, op, root);
+      GroupScope group = groups.current();
+      start(take(group, s, operation, type, op, count, root, send, recv), group, s);
+    } finally {
+      leave();
     }
   }
 
-  private EngineStream<W> enter(OpKind kind, @Nullable DataType type, @Nullable Stream stream) {
-    Arguments.present(type, "type", kind);
-    Arguments.present(stream, "stream", kind);
-    enterAlone(kind.label());
+  /** An operation in which each block has a count of its own. */
+  private void varying(
+      Operation operation,
+      @Nullable DeviceBuffer send,
+      @Nullable Blocks sent,
+      @Nullable DeviceBuffer recv,
+      @Nullable Blocks received,
+      long own,
+      DataType type,
+      ReduceOp op,
+      int root,
+      Stream stream) {
+    EngineStream<W> s = enter(operation, type, stream);
+    try {
+      long count = arguments.varying(operation, send, sent, recv, received, own, type, op, root);
+      GroupScope group = groups.current();
+      W work = take(group, s, operation, type, op, count, root, send, recv);
+      if (sent != null && work.sends(rank)) {
+        work.sendCounts = copy(sent.counts(), work.sendCounts);
+        work.sendDisplacements =
+            sent.displacements() == null
+                ? starts(work.sendCounts, work.sendDisplacements)
+                : copy(sent.displacements(), work.sendDisplacements);
+      }
+      if (received != null && work.receives(rank)) {
+        work.recvCounts = copy(received.counts(), work.recvCounts);
+        work.recvDisplacements = copy(received.displacements(), work.recvDisplacements);
+      }
+      start(work, group, s);
+    } finally {
+      leave();
+    }
+  }
+
+  private EngineStream<W> enter(
+      Operation operation, @Nullable DataType type, @Nullable Stream stream) {
+    Arguments.present(type, "type", operation);
+    Arguments.present(stream, "stream", operation);
+    enterAlone(operation.label());
     try {
       requireReady();
       EngineStream<W> engineStream = engineStream(stream);
       if (engineStream == null || stream.device() != device) {
         throw new InvalidArgumentException(
-            kind.label()
+            operation.label()
                 + ": the stream is on "
                 + stream.device().backend().label()
                 + " device "
@@ -741,66 +532,33 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     ENTERED.setRelease(this, 0);
   }
 
-  private void submit(
-      EngineStream<W> stream,
-      OpKind kind,
-      DataType type,
-      ReduceOp op,
-      long count,
-      int root,
-      @Nullable DeviceBuffer send,
-      @Nullable DeviceBuffer recv) {
-    GroupScope group = groups.current();
-    start(take(group, stream, kind, type, op, count, root, send, recv), group, stream);
-  }
-
-  private void submit(
-      EngineStream<W> stream,
-      OpKind kind,
-      DataType type,
-      ReduceOp op,
-      long count,
-      int root,
-      @Nullable DeviceBuffer send,
-      @Nullable DeviceBuffer recv,
-      long @Nullable [] sendCounts,
-      long @Nullable [] sendDisplacements,
-      long @Nullable [] recvCounts,
-      long @Nullable [] recvDisplacements) {
-    GroupScope group = groups.current();
-    W work = take(group, stream, kind, type, op, count, root, send, recv);
-    work.sendCounts = copy(sendCounts, work.sendCounts);
-    work.sendDisplacements = copy(sendDisplacements, work.sendDisplacements);
-    work.recvCounts = copy(recvCounts, work.recvCounts);
-    work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
-    start(work, group, stream);
-  }
-
   /** Takes a work from the FIFO and fills it in. */
   private W take(
       @Nullable GroupScope group,
       EngineStream<W> stream,
-      OpKind kind,
+      Operation operation,
       DataType type,
       ReduceOp op,
       long count,
       int root,
       @Nullable DeviceBuffer send,
       @Nullable DeviceBuffer recv) {
-    requireOwn(send, "send", kind);
-    requireOwn(recv, "receive", kind);
-    requireOwn(op.deviceScalar(), "scalar", kind);
-    requireSupported(kind, type, op);
+    DeviceBuffer source = operation.sends(rank == root) ? send : null;
+    DeviceBuffer target = operation.receives(rank == root) ? recv : null;
+    requireOwn(source, "send", operation);
+    requireOwn(target, "receive", operation);
+    requireOwn(op.deviceScalar(), "scalar", operation);
+    requireSupported(operation, type, op);
     if (group == null) {
       stream.awaitRoom();
     } else {
       group.requireRoom(this, fifo.planLimit());
     }
     W work = stream.isCapturing() ? newCapturedWork() : takeFromFifo();
-    work.set(kind, type, op, root, stream);
+    work.set(operation, type, op, root, stream);
     work.count = count;
-    work.send = send;
-    work.recv = recv;
+    work.send = source;
+    work.recv = target;
     return work;
   }
 
@@ -816,16 +574,16 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     stream.publish(work);
   }
 
-  private void requireOwn(@Nullable DeviceBuffer buffer, String name, OpKind kind) {
+  private void requireOwn(@Nullable DeviceBuffer buffer, String name, Operation operation) {
     if (buffer == null) {
       return;
     }
     if (!isOwn(buffer)) {
       throw new InvalidArgumentException(
-          kind.label() + ": the " + name + " buffer is a " + buffer.getClass().getName(),
+          operation.label() + ": the " + name + " buffer is a " + buffer.getClass().getName(),
           "pass a buffer that communicator.device() allocated or wrapped");
     }
-    requireQuiet(buffer, kind);
+    requireQuiet(buffer, operation);
   }
 
   private W takeFromFifo() {
@@ -845,5 +603,17 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     }
     System.arraycopy(from, 0, to, 0, from.length);
     return to;
+  }
+
+  /** Where blocks start that follow each other. */
+  private static long[] starts(long[] counts, long @Nullable [] reused) {
+    long[] starts =
+        reused == null || reused.length != counts.length ? new long[counts.length] : reused;
+    long start = 0;
+    for (int k = 0; k < counts.length; k++) {
+      starts[k] = start;
+      start += counts[k];
+    }
+    return starts;
   }
 }

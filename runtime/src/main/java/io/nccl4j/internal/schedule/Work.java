@@ -3,6 +3,9 @@ package io.nccl4j.internal.schedule;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Shape;
+import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.spi.EngineStream;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -35,7 +38,7 @@ public abstract class Work {
   }
 
   /** The operation. */
-  public OpKind kind = OpKind.BARRIER;
+  public Operation operation = Operation.BARRIER;
 
   /** Element type. */
   public DataType type = DataType.INT8;
@@ -114,14 +117,18 @@ public abstract class Work {
    * because each write costs the garbage collector's barrier, too.
    */
   final void set(
-      OpKind newKind, DataType newType, ReduceOp newOp, int newRoot, EngineStream<?> newStream) {
+      Operation newOperation,
+      DataType newType,
+      ReduceOp newOp,
+      int newRoot,
+      EngineStream<?> newStream) {
     if (stream != newStream) {
       stream = newStream;
     }
-    if (kind == newKind && type == newType && op == newOp && root == newRoot) {
+    if (operation == newOperation && type == newType && op == newOp && root == newRoot) {
       return;
     }
-    kind = newKind;
+    operation = newOperation;
     type = newType;
     op = newOp;
     root = newRoot;
@@ -152,13 +159,71 @@ public abstract class Work {
     SLOT.setRelease(this, FREE);
   }
 
-  /** Takes down {@link #code()}, when all it is made of is set. */
+  /** Sets {@link #code()}, when all it is made of is set. */
   public final void encode() {
-    code = Signature.code(kind, type.ordinal(), op.kind().ordinal(), root);
+    code = Signature.code(operation, type.ordinal(), op.kind().ordinal(), root);
   }
 
   /** Its place in the ledger and in messages: everything but the count. */
   public final long code() {
     return code;
+  }
+
+  /** Whether all ranks call it. */
+  public final boolean isCollective() {
+    return operation.isCollective();
+  }
+
+  // ---- which block of which rank goes where, in elements
+
+  /** Whether this rank's data is taken. */
+  public final boolean sends(int rank) {
+    return operation.sends(rank == root);
+  }
+
+  /** Whether this rank gets a result. */
+  public final boolean receives(int rank) {
+    return operation.receives(rank == root);
+  }
+
+  /** Elements of the block for a rank in the send buffer of this one, which sends. */
+  public final long sendCount(int k) {
+    return operation.sent() == Shape.VARYING ? sendCounts[k] : count;
+  }
+
+  /** Where that block starts. */
+  public final long sendStart(int k) {
+    return switch (operation.sent()) {
+      case EACH -> k * count;
+      case VARYING -> sendDisplacements[k];
+      default -> 0;
+    };
+  }
+
+  /** Elements of the block of a rank in the receive buffer of this one, which receives. */
+  public final long recvCount(int k) {
+    return operation.received() == Shape.VARYING ? recvCounts[k] : count;
+  }
+
+  /** Where that block starts. */
+  public final long recvStart(int k) {
+    return switch (operation.received()) {
+      case EACH -> k * count;
+      case VARYING -> recvDisplacements[k];
+      default -> 0;
+    };
+  }
+
+  /** The counts of all blocks, if all ranks pass them. */
+  public final long[] commonCounts() {
+    return operation.sent() == Shape.VARYING ? sendCounts : recvCounts;
+  }
+
+  /** What of its counts all ranks know. */
+  public final long signedCount(int nranks) {
+    if (!operation.varies()) {
+      return count;
+    }
+    return operation.hasCommonCounts() ? Signature.ofCounts(commonCounts(), nranks) : 0;
   }
 }

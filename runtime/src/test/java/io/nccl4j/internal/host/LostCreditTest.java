@@ -17,7 +17,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import io.nccl4j.internal.schedule.OpKind;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Work;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -68,7 +68,7 @@ class LostCreditTest {
     public void launch(Stream stream) {
       HostWork place = communicator.fifo().take();
       place.reset();
-      place.kind = OpKind.ALL_REDUCE;
+      place.operation = Operation.ALL_REDUCE;
       place.type = DataType.BFLOAT16;
       place.op = ReduceOp.SUM;
       place.count = LARGE;

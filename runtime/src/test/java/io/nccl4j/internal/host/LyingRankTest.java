@@ -15,8 +15,8 @@ import io.nccl4j.internal.bootstrap.Joiner;
 import io.nccl4j.internal.bootstrap.LyingCreator;
 import io.nccl4j.internal.bootstrap.Membership;
 import io.nccl4j.internal.bootstrap.Rendezvous;
-import io.nccl4j.internal.schedule.OpKind;
-import io.nccl4j.internal.schedule.Signature;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Signature;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
@@ -374,7 +374,7 @@ class LyingRankTest {
           control.setRelease(control.filled(0, 1), 1);
           int signature =
               Signature.of(
-                  Signature.code(OpKind.SEND, DataType.INT32.ordinal(), 0, 0),
+                  Signature.code(Operation.SEND, DataType.INT32.ordinal(), 0, 0),
                   HonestRankMain.COUNT);
           control.setRelease(slot, (long) signature << 32 | 1);
         });

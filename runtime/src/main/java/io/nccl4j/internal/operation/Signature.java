@@ -1,4 +1,4 @@
-package io.nccl4j.internal.schedule;
+package io.nccl4j.internal.operation;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
@@ -23,13 +23,18 @@ public final class Signature {
   private Signature() {}
 
   /** Packs what identifies an operation besides its count. */
-  public static long code(OpKind kind, int type, int reduction, int root) {
-    return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | kind.ordinal();
+  public static long code(Operation operation, int type, int reduction, int root) {
+    return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | operation.number();
+  }
+
+  /** The operation of a code. */
+  public static Operation operation(long code) {
+    return Operation.of((int) code & 0xff);
   }
 
   /** Whether some operation has this code: it may come from another process. */
   public static boolean isCode(long code) {
-    return ((int) code & 0xff) < OpKind.COUNT
+    return ((int) code & 0xff) < Operation.count()
         && ((int) (code >>> 8) & 0xff) < TYPES
         && ((int) (code >>> 16) & 0xffff) < REDUCTIONS;
   }
@@ -63,21 +68,19 @@ public final class Signature {
 
   /** An operation in words, for example {@code allReduce(1024 float, sum)}. */
   public static String describe(long code, long count) {
-    OpKind kind = OpKind.ofOrdinal((int) code & 0xff);
-    if (kind == OpKind.BARRIER || kind == OpKind.WAIT_SIGNALS) {
-      return kind.label() + "()";
+    Operation operation = operation(code);
+    if (operation.sent() == Shape.NOTHING && !operation.isRooted()) {
+      return operation.label() + "()";
     }
-    StringBuilder text = new StringBuilder(kind.label()).append('(').append(count).append(' ');
+    StringBuilder text = new StringBuilder(operation.label()).append('(').append(count).append(' ');
     text.append(DataType.values()[(int) (code >>> 8) & 0xff].label());
-    if (kind.isReducing()) {
+    if (operation.reducing()) {
       text.append(", ").append(ReduceOp.Kind.values()[(int) (code >>> 16) & 0xff].label());
     }
-    if (kind.isPointToPoint()) {
-      text.append(kind == OpKind.SEND ? ", to " : ", from ").append((int) (code >>> 32));
-    } else if (kind.isOneSided()) {
-      text.append(", to ").append((int) (code >>> 32));
-    } else if (kind.isRooted()) {
-      text.append(", root ").append((int) (code >>> 32));
+    if (operation.isRooted()) {
+      String name =
+          operation.isCollective() ? "root" : operation.senders() == Party.PEER ? "from" : "to";
+      text.append(", ").append(name).append(' ').append((int) (code >>> 32));
     }
     return text.append(')').toString();
   }

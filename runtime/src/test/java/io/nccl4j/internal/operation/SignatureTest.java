@@ -1,4 +1,4 @@
-package io.nccl4j.internal.schedule;
+package io.nccl4j.internal.operation;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
@@ -35,13 +35,14 @@ class SignatureTest {
   void callsThatDifferInOneThingDiffer() {
     Set<Integer> signatures = new HashSet<>();
     int calls = 0;
-    for (OpKind kind : OpKind.values()) {
+    for (int number = 0; number < Operation.count(); number++) {
+      Operation operation = Operation.of(number);
       for (int type = 0; type < 12; type++) {
         for (int reduction = 0; reduction < 6; reduction++) {
           for (int root = 0; root < 4; root++) {
             for (long count : new long[] {0, 1, 2, 1000, 1L << 32, Long.MAX_VALUE}) {
               calls++;
-              signatures.add(Signature.of(Signature.code(kind, type, reduction, root), count));
+              signatures.add(Signature.of(Signature.code(operation, type, reduction, root), count));
             }
           }
         }

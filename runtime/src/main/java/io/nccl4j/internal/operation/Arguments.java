@@ -1,0 +1,376 @@
+package io.nccl4j.internal.operation;
+
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.spi.Scalars;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Checks of what a caller passes, before anything is started. All sizes are in bytes unless they
+ * are called counts.
+ */
+public final class Arguments {
+  private final int rank;
+  private final int nranks;
+  private final Device device;
+
+  /** The checks of one rank. */
+  public Arguments(int rank, int nranks, Device device) {
+    this.rank = rank;
+    this.nranks = nranks;
+    this.device = device;
+  }
+
+  /**
+   * Checks an operation whose blocks are all as long.
+   *
+   * @param count elements of a block
+   */
+  public void equal(
+      Operation operation,
+      @Nullable DeviceBuffer send,
+      @Nullable DeviceBuffer recv,
+      long count,
+      DataType type,
+      @Nullable ReduceOp op,
+      int root) {
+    checkRoot(operation, root);
+    boolean many = operation.sent() == Shape.EACH || operation.received() == Shape.EACH;
+    long all = bytes(count, many ? nranks : 1, type, "count", operation);
+    long block = many ? all / nranks : all;
+    if (operation.reducing()) {
+      reduction(op, type, device, operation);
+    }
+    long sendBytes = operation.sent() == Shape.EACH ? all : block;
+    long recvBytes = operation.received() == Shape.EACH ? all : block;
+    long inPlace =
+        operation.sent() == Shape.EACH
+            ? rank * block
+            : operation.received() == Shape.EACH ? -rank * block : 0;
+    buffers(operation, send, sendBytes, recv, recvBytes, inPlace, type, root);
+  }
+
+  /**
+   * Checks an operation in which each block has a count of its own.
+   *
+   * @param sent the blocks of the send buffer; null if it is one
+   * @param received the blocks of the receive buffer; null if it is one
+   * @param own elements of the buffer that is one block, unless that follows from the blocks
+   * @return what this rank contributes: elements of its own block, or of all blocks that it sends
+   */
+  public long varying(
+      Operation operation,
+      @Nullable DeviceBuffer send,
+      @Nullable Blocks sent,
+      @Nullable DeviceBuffer recv,
+      @Nullable Blocks received,
+      long own,
+      DataType type,
+      @Nullable ReduceOp op,
+      int root) {
+    checkRoot(operation, root);
+    Blocks from = operation.sends(rank == root) ? sent : null;
+    Blocks to = operation.receives(rank == root) ? received : null;
+    long sendBytes = extent(from, type, operation);
+    long recvBytes = extent(to, type, operation);
+    if (to != null) {
+      disjoint(to, "receive", operation);
+    }
+    long count = own;
+    if (operation.hasCommonCounts()) {
+      count = (from == null ? to : from).count(rank);
+    } else if (from != null && to != null) {
+      count = sum(from);
+    }
+    if (operation.sent() == Shape.ONE) {
+      sendBytes = bytes(count, 1, type, "sendCount", operation);
+    }
+    if (operation.received() == Shape.ONE) {
+      recvBytes = bytes(count, 1, type, "recvCount", operation);
+    }
+    if (operation.hasPairCounts() && (from != null || to != null)) {
+      requireOwnBlock(operation, from, to, count);
+    }
+    if (operation.reducing()) {
+      reduction(op, type, device, operation);
+    }
+    long inPlace =
+        from != null && to != null ? Long.MIN_VALUE : (start(from) - start(to)) * type.byteSize();
+    buffers(operation, send, sendBytes, recv, recvBytes, inPlace, type, root);
+    return count;
+  }
+
+  private void buffers(
+      Operation operation,
+      @Nullable DeviceBuffer send,
+      long sendBytes,
+      @Nullable DeviceBuffer recv,
+      long recvBytes,
+      long inPlace,
+      DataType type,
+      int root) {
+    boolean sends = operation.sent() != Shape.NOTHING && operation.sends(rank == root);
+    boolean receives = operation.received() != Shape.NOTHING && operation.receives(rank == root);
+    if (sends) {
+      buffer(send, sendBytes, type, device, "send", operation);
+    }
+    if (receives) {
+      buffer(recv, recvBytes, type, device, "receive", operation);
+    }
+    if (sends && receives) {
+      boolean manyToMany = operation.sent().isMany() && operation.received().isMany();
+      overlap(send, sendBytes, recv, recvBytes, manyToMany ? Long.MIN_VALUE : inPlace, operation);
+    }
+  }
+
+  private void checkRoot(Operation operation, int root) {
+    if (operation.isRooted() && (root < 0 || root >= nranks)) {
+      throw new InvalidArgumentException(
+          operation.label() + ": " + (operation.isCollective() ? "root" : "peer") + " is " + root,
+          "the ranks are 0 to " + (nranks - 1));
+    }
+  }
+
+  private long start(@Nullable Blocks blocks) {
+    return blocks == null ? 0 : blocks.start(rank);
+  }
+
+  private long sum(Blocks blocks) {
+    long sum = 0;
+    for (int k = 0; k < nranks; k++) {
+      sum += blocks.count(k);
+    }
+    return sum;
+  }
+
+  /** What a rank sends to itself must be what it expects. */
+  private void requireOwnBlock(
+      Operation operation, @Nullable Blocks from, @Nullable Blocks to, long count) {
+    long out = from == null ? count : from.count(rank);
+    long in = to == null ? count : to.count(rank);
+    if (out != in) {
+      throw new InvalidArgumentException(
+          operation.label() + ": this rank sends " + out + " elements to itself and expects " + in,
+          "make "
+              + (from == null ? "sendCount" : "sendCounts[rank]")
+              + " equal "
+              + (to == null ? "recvCount" : "recvCounts[rank]"));
+    }
+  }
+
+  /** Checks blocks; returns the bytes up to the end of the last one. */
+  private long extent(@Nullable Blocks blocks, DataType type, Operation operation) {
+    if (blocks == null) {
+      return 0;
+    }
+    long[] counts = counts(blocks.counts(), blocks.countsName(), operation);
+    long[] displacements =
+        blocks.areFollowing()
+            ? null
+            : counts(blocks.displacements(), blocks.displacementsName(), operation);
+    return extent(counts, displacements, type, blocks.countsName(), operation);
+  }
+
+  /** Throws if something that must be passed is null. */
+  public static <T> T present(@Nullable T argument, String name, Operation operation) {
+    if (argument == null) {
+      throw new InvalidArgumentException(
+          operation.label() + ": " + name + " is null", "pass a " + name);
+    }
+    return argument;
+  }
+
+  /** The bytes of {@code blocks} blocks of {@code count} elements. */
+  private static long bytes(
+      long count, long blocks, DataType type, String name, Operation operation) {
+    if (count < 0) {
+      throw new InvalidArgumentException(
+          operation.label() + ": " + name + " is " + count, "pass 0 or more elements");
+    }
+    if (count > Long.MAX_VALUE / blocks / type.byteSize()) {
+      throw new InvalidArgumentException(
+          operation.label()
+              + ": "
+              + name
+              + " "
+              + count
+              + " of "
+              + type.label()
+              + " exceeds 2^63-1 bytes",
+          "counts are in elements, not bytes");
+    }
+    return count * blocks * type.byteSize();
+  }
+
+  private static void buffer(
+      @Nullable DeviceBuffer buffer,
+      long bytes,
+      DataType type,
+      Device device,
+      String name,
+      Operation operation) {
+    if (buffer == null) {
+      throw new InvalidArgumentException(
+          operation.label() + ": the " + name + " buffer is null",
+          "it may be null only on ranks that do not use it");
+    }
+    if (buffer.isClosed()) {
+      throw new InvalidUsageException(
+          operation.label() + ": the " + name + " buffer is closed",
+          "keep buffers open until the operation is complete");
+    }
+    if (buffer.device() != device) {
+      throw new InvalidArgumentException(
+          operation.label()
+              + ": the "
+              + name
+              + " buffer is on "
+              + describe(buffer.device())
+              + ", the communicator on "
+              + describe(device),
+          "allocate it on communicator.device()");
+    }
+    if (buffer.byteSize() < bytes) {
+      throw new InvalidArgumentException(
+          operation.label()
+              + ": the "
+              + name
+              + " buffer has "
+              + buffer.byteSize()
+              + " bytes, the operation needs "
+              + bytes,
+          "counts are in elements of " + type.label() + " (" + type.byteSize() + " bytes)");
+    }
+    if ((buffer.address() & type.byteSize() - 1) != 0) {
+      throw new InvalidArgumentException(
+          operation.label()
+              + ": the "
+              + name
+              + " buffer starts at address 0x"
+              + Long.toHexString(buffer.address())
+              + ", which is not a multiple of "
+              + type.byteSize()
+              + " bytes",
+          "slice buffers at multiples of the element size");
+    }
+  }
+
+  /**
+   * Refuses overlapping ranges, unless {@code recv} lies {@code inPlaceOffset} bytes behind {@code
+   * send}.
+   *
+   * @param inPlaceOffset the distance that means in-place; {@link Long#MIN_VALUE} if there is no
+   *     in-place form
+   */
+  private static void overlap(
+      @Nullable DeviceBuffer send,
+      long sendBytes,
+      @Nullable DeviceBuffer recv,
+      long recvBytes,
+      long inPlaceOffset,
+      Operation operation) {
+    long s = Objects.requireNonNull(send).address();
+    long r = Objects.requireNonNull(recv).address();
+    boolean empty = sendBytes == 0 || recvBytes == 0;
+    if (!empty && s < r + recvBytes && r < s + sendBytes && r - s != inPlaceOffset) {
+      throw new InvalidArgumentException(
+          operation.label()
+              + ": the send buffer ("
+              + sendBytes
+              + " bytes at 0x"
+              + Long.toHexString(s)
+              + ") overlaps the receive buffer ("
+              + recvBytes
+              + " bytes at 0x"
+              + Long.toHexString(r)
+              + ")",
+          inPlaceOffset == Long.MIN_VALUE
+              ? "this operation has no in-place form: use separate buffers"
+              : "in-place means that receive - send = "
+                  + inPlaceOffset
+                  + " bytes; otherwise use separate buffers");
+    }
+  }
+
+  private long[] counts(long @Nullable [] array, String name, Operation operation) {
+    if (array == null) {
+      throw new InvalidArgumentException(
+          operation.label() + ": " + name + " is null", "pass one entry per rank");
+    }
+    if (array.length != nranks) {
+      throw new InvalidArgumentException(
+          operation.label() + ": " + name + " has " + array.length + " entries",
+          "pass one entry per rank, " + nranks + " in all");
+    }
+    for (int i = 0; i < nranks; i++) {
+      if (array[i] < 0) {
+        throw new InvalidArgumentException(
+            operation.label() + ": " + name + "[" + i + "] is " + array[i],
+            "pass 0 or more elements");
+      }
+    }
+    return array;
+  }
+
+  /** The bytes up to the end of the last block, after checking each for overflow. */
+  private static long extent(
+      long[] counts,
+      long @Nullable [] displacements,
+      DataType type,
+      String name,
+      Operation operation) {
+    long end = 0;
+    long sum = 0;
+    for (int i = 0; i < counts.length; i++) {
+      long start = displacements == null ? sum : displacements[i];
+      if (counts[i] > 0) {
+        long last = start + counts[i];
+        if (last < 0) {
+          throw new InvalidArgumentException(
+              operation.label() + ": " + name + " block " + i + " ends beyond 2^63-1 elements",
+              "check the displacements");
+        }
+        end = Math.max(end, last);
+        sum = last;
+      }
+    }
+    return bytes(end, 1, type, name, operation);
+  }
+
+  private void disjoint(Blocks blocks, String name, Operation operation) {
+    for (int i = 0; i < nranks; i++) {
+      for (int j = 0; j < i; j++) {
+        if (blocks.count(i) > 0
+            && blocks.count(j) > 0
+            && blocks.start(i) < blocks.start(j) + blocks.count(j)
+            && blocks.start(j) < blocks.start(i) + blocks.count(i)) {
+          throw new InvalidArgumentException(
+              operation.label() + ": " + name + " blocks " + j + " and " + i + " overlap",
+              "give each rank's block its own place");
+        }
+      }
+    }
+  }
+
+  private static void reduction(
+      @Nullable ReduceOp given, DataType type, Device device, Operation operation) {
+    ReduceOp op = present(given, "reduction", operation);
+    DeviceBuffer scalar = op.deviceScalar();
+    if (scalar != null) {
+      buffer(scalar, type.byteSize(), type, device, "scalar", operation);
+    } else if (op.kind() == ReduceOp.Kind.PRE_MUL_SUM && !Scalars.has(type, op)) {
+      throw new InvalidArgumentException(
+          operation.label() + ": " + type + " has no scalar " + op.scalar(),
+          "scale by an integer that the type can represent, or reduce floats");
+    }
+  }
+
+  private static String describe(Device device) {
+    return device.backend().label() + " device " + device.ordinal();
+  }
+}
