@@ -40,6 +40,8 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.machine..")
           .layer("spi")
           .definedBy("io.nccl4j.internal.spi..")
+          .layer("operation")
+          .definedBy("io.nccl4j.internal.operation..")
           .layer("schedule")
           .definedBy("io.nccl4j.internal.schedule..")
           .layer("memory")
@@ -62,8 +64,10 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "bindings")
           .whereLayer("spi")
           .mayOnlyAccessLayers("api", "machine")
+          .whereLayer("operation")
+          .mayOnlyAccessLayers("api", "spi")
           .whereLayer("schedule")
-          .mayOnlyAccessLayers("api", "machine", "spi")
+          .mayOnlyAccessLayers("api", "machine", "spi", "operation")
           .whereLayer("memory")
           .mayOnlyAccessLayers("api", "machine", "spi")
           .whereLayer("bootstrap")
@@ -72,10 +76,25 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
           .whereLayer("host")
           .mayOnlyAccessLayers(
-              "api", "machine", "spi", "schedule", "memory", "bootstrap", "bindings")
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "bootstrap",
+              "bindings")
           .whereLayer("cuda")
           .mayOnlyAccessLayers(
-              "api", "machine", "spi", "schedule", "memory", "bootstrap", "diagnose", "bindings")
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "bootstrap",
+              "diagnose",
+              "bindings")
           .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);
@@ -103,6 +122,7 @@ final class ArchitectureTest {
               BINDINGS,
               "io.nccl4j.internal.machine..",
               "io.nccl4j.internal.spi..",
+              "io.nccl4j.internal.operation..",
               "io.nccl4j.internal.schedule..",
               "io.nccl4j.internal.memory..",
               "io.nccl4j.internal.bootstrap..",
