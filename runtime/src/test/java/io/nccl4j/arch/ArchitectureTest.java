@@ -76,14 +76,7 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
           .whereLayer("host")
           .mayOnlyAccessLayers(
-              "api",
-              "machine",
-              "spi",
-              "operation",
-              "schedule",
-              "memory",
-              "bootstrap",
-              "bindings")
+              "api", "machine", "spi", "operation", "schedule", "memory", "bootstrap", "bindings")
           .whereLayer("cuda")
           .mayOnlyAccessLayers(
               "api",
