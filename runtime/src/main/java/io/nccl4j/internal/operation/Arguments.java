@@ -56,36 +56,54 @@ public final class Arguments {
   }
 
   /**
-   * Checks an operation in which each block has a count of its own.
+   * Checks an operation in which each block has a count of its own. Displacements that are null
+   * although there are counts mean blocks that follow each other.
    *
-   * @param sent the blocks of the send buffer; null if it is one
-   * @param received the blocks of the receive buffer; null if it is one
-   * @param own elements of the buffer that is one block, unless that follows from the blocks
+   * @param own elements of the buffer that is one block, unless that follows from the counts
    * @return what this rank contributes: elements of its own block, or of all blocks that it sends
    */
   public long varying(
       Operation operation,
       @Nullable DeviceBuffer send,
-      @Nullable Blocks sent,
+      long @Nullable [] sendCounts,
+      long @Nullable [] sendDisplacements,
       @Nullable DeviceBuffer recv,
-      @Nullable Blocks received,
+      long @Nullable [] recvCounts,
+      long @Nullable [] recvDisplacements,
       long own,
       DataType type,
       @Nullable ReduceOp op,
       int root) {
     checkRoot(operation, root);
-    Blocks from = operation.sends(rank == root) ? sent : null;
-    Blocks to = operation.receives(rank == root) ? received : null;
-    long sendBytes = extent(from, type, operation);
-    long recvBytes = extent(to, type, operation);
-    if (to != null) {
-      disjoint(to, "receive", operation);
-    }
+    boolean common = operation.hasCommonCounts();
+    boolean sends = operation.sent() == Shape.VARYING && operation.sends(rank == root);
+    boolean receives = operation.received() == Shape.VARYING && operation.receives(rank == root);
     long count = own;
-    if (operation.hasCommonCounts()) {
-      count = (from == null ? to : from).count(rank);
-    } else if (from != null && to != null) {
-      count = sum(from);
+    long sendBytes = 0;
+    long recvBytes = 0;
+    long sendStart = 0;
+    long recvStart = 0;
+    long out = own;
+    long in = own;
+    if (sends) {
+      String name = common ? "recvCounts" : "sendCounts";
+      long[] counts = counts(sendCounts, name, operation);
+      if (!common) {
+        counts(sendDisplacements, "sendDisplacements", operation);
+      }
+      sendBytes = extent(counts, sendDisplacements, type, name, operation);
+      sendStart = start(counts, sendDisplacements);
+      out = counts[rank];
+      count = receives ? sum(counts) : common ? out : own;
+    }
+    if (receives) {
+      long[] counts = counts(recvCounts, "recvCounts", operation);
+      long[] displacements = counts(recvDisplacements, "recvDisplacements", operation);
+      recvBytes = extent(counts, displacements, type, "recvCounts", operation);
+      disjoint(counts, displacements, "receive", operation);
+      recvStart = displacements[rank];
+      in = counts[rank];
+      count = common ? in : count;
     }
     if (operation.sent() == Shape.ONE) {
       sendBytes = bytes(count, 1, type, "sendCount", operation);
@@ -93,14 +111,18 @@ public final class Arguments {
     if (operation.received() == Shape.ONE) {
       recvBytes = bytes(count, 1, type, "recvCount", operation);
     }
-    if (operation.hasPairCounts() && (from != null || to != null)) {
-      requireOwnBlock(operation, from, to, count);
+    if (!common && (sends || receives) && out != in) {
+      throw new InvalidArgumentException(
+          operation.label() + ": this rank sends " + out + " elements to itself and expects " + in,
+          "make "
+              + (sends ? "sendCounts[rank]" : "sendCount")
+              + " equal "
+              + (receives ? "recvCounts[rank]" : "recvCount"));
     }
     if (operation.reducing()) {
       reduction(op, type, device, operation);
     }
-    long inPlace =
-        from != null && to != null ? Long.MIN_VALUE : (start(from) - start(to)) * type.byteSize();
+    long inPlace = (sendStart - recvStart) * type.byteSize();
     buffers(operation, send, sendBytes, recv, recvBytes, inPlace, type, root);
     return count;
   }
@@ -136,44 +158,24 @@ public final class Arguments {
     }
   }
 
-  private long start(@Nullable Blocks blocks) {
-    return blocks == null ? 0 : blocks.start(rank);
+  /** Where this rank's block starts. */
+  private long start(long[] counts, long @Nullable [] displacements) {
+    if (displacements != null) {
+      return displacements[rank];
+    }
+    long before = 0;
+    for (int k = 0; k < rank; k++) {
+      before += counts[k];
+    }
+    return before;
   }
 
-  private long sum(Blocks blocks) {
+  private static long sum(long[] counts) {
     long sum = 0;
-    for (int k = 0; k < nranks; k++) {
-      sum += blocks.count(k);
+    for (long count : counts) {
+      sum += count;
     }
     return sum;
-  }
-
-  /** What a rank sends to itself must be what it expects. */
-  private void requireOwnBlock(
-      Operation operation, @Nullable Blocks from, @Nullable Blocks to, long count) {
-    long out = from == null ? count : from.count(rank);
-    long in = to == null ? count : to.count(rank);
-    if (out != in) {
-      throw new InvalidArgumentException(
-          operation.label() + ": this rank sends " + out + " elements to itself and expects " + in,
-          "make "
-              + (from == null ? "sendCount" : "sendCounts[rank]")
-              + " equal "
-              + (to == null ? "recvCount" : "recvCounts[rank]"));
-    }
-  }
-
-  /** Checks blocks; returns the bytes up to the end of the last one. */
-  private long extent(@Nullable Blocks blocks, DataType type, Operation operation) {
-    if (blocks == null) {
-      return 0;
-    }
-    long[] counts = counts(blocks.counts(), blocks.countsName(), operation);
-    long[] displacements =
-        blocks.areFollowing()
-            ? null
-            : counts(blocks.displacements(), blocks.displacementsName(), operation);
-    return extent(counts, displacements, type, blocks.countsName(), operation);
   }
 
   /** Throws if something that must be passed is null. */
@@ -342,13 +344,13 @@ public final class Arguments {
     return bytes(end, 1, type, name, operation);
   }
 
-  private void disjoint(Blocks blocks, String name, Operation operation) {
+  private void disjoint(long[] counts, long[] displacements, String name, Operation operation) {
     for (int i = 0; i < nranks; i++) {
       for (int j = 0; j < i; j++) {
-        if (blocks.count(i) > 0
-            && blocks.count(j) > 0
-            && blocks.start(i) < blocks.start(j) + blocks.count(j)
-            && blocks.start(j) < blocks.start(i) + blocks.count(i)) {
+        if (counts[i] > 0
+            && counts[j] > 0
+            && displacements[i] < displacements[j] + counts[j]
+            && displacements[j] < displacements[i] + counts[i]) {
           throw new InvalidArgumentException(
               operation.label() + ": " + name + " blocks " + j + " and " + i + " overlap",
               "give each rank's block its own place");

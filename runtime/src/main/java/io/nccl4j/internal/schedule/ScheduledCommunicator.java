@@ -13,7 +13,6 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.internal.operation.Arguments;
-import io.nccl4j.internal.operation.Blocks;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.spi.EngineStream;
 import java.lang.invoke.MethodHandles;
@@ -262,8 +261,19 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long[] recvDisplacements,
       DataType type,
       Stream stream) {
-    Blocks received = Blocks.received(recvCounts, recvDisplacements);
-    varying(Operation.ALL_GATHER_V, send, null, recv, received, 0, type, ReduceOp.SUM, 0, stream);
+    varying(
+        Operation.ALL_GATHER_V,
+        send,
+        null,
+        null,
+        recv,
+        recvCounts,
+        recvDisplacements,
+        0,
+        type,
+        ReduceOp.SUM,
+        0,
+        stream);
   }
 
   @Override
@@ -274,8 +284,19 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       ReduceOp op,
       Stream stream) {
-    Blocks sent = Blocks.following(recvCounts);
-    varying(Operation.REDUCE_SCATTER_V, send, sent, recv, null, 0, type, op, 0, stream);
+    varying(
+        Operation.REDUCE_SCATTER_V,
+        send,
+        recvCounts,
+        null,
+        recv,
+        null,
+        null,
+        0,
+        type,
+        op,
+        0,
+        stream);
   }
 
   @Override
@@ -288,9 +309,19 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       long[] recvDisplacements,
       DataType type,
       Stream stream) {
-    Blocks sent = Blocks.sent(sendCounts, sendDisplacements);
-    Blocks received = Blocks.received(recvCounts, recvDisplacements);
-    varying(Operation.ALL_TO_ALL_V, send, sent, recv, received, 0, type, ReduceOp.SUM, 0, stream);
+    varying(
+        Operation.ALL_TO_ALL_V,
+        send,
+        sendCounts,
+        sendDisplacements,
+        recv,
+        recvCounts,
+        recvDisplacements,
+        0,
+        type,
+        ReduceOp.SUM,
+        0,
+        stream);
   }
 
   @Override
@@ -303,13 +334,14 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    Blocks received = Blocks.received(recvCounts, recvDisplacements);
     varying(
         Operation.GATHER_V,
         send,
         null,
+        null,
         recv,
-        received,
+        recvCounts,
+        recvDisplacements,
         sendCount,
         type,
         ReduceOp.SUM,
@@ -327,9 +359,19 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       DataType type,
       int root,
       Stream stream) {
-    Blocks sent = Blocks.sent(sendCounts, sendDisplacements);
     varying(
-        Operation.SCATTER_V, send, sent, recv, null, recvCount, type, ReduceOp.SUM, root, stream);
+        Operation.SCATTER_V,
+        send,
+        sendCounts,
+        sendDisplacements,
+        recv,
+        null,
+        null,
+        recvCount,
+        type,
+        ReduceOp.SUM,
+        root,
+        stream);
   }
 
   @Override
@@ -411,9 +453,11 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   private void varying(
       Operation operation,
       @Nullable DeviceBuffer send,
-      @Nullable Blocks sent,
+      long @Nullable [] sendCounts,
+      long @Nullable [] sendDisplacements,
       @Nullable DeviceBuffer recv,
-      @Nullable Blocks received,
+      long @Nullable [] recvCounts,
+      long @Nullable [] recvDisplacements,
       long own,
       DataType type,
       ReduceOp op,
@@ -421,19 +465,31 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       Stream stream) {
     EngineStream<W> s = enter(operation, type, stream);
     try {
-      long count = arguments.varying(operation, send, sent, recv, received, own, type, op, root);
+      long count =
+          arguments.varying(
+              operation,
+              send,
+              sendCounts,
+              sendDisplacements,
+              recv,
+              recvCounts,
+              recvDisplacements,
+              own,
+              type,
+              op,
+              root);
       GroupScope group = groups.current();
       W work = take(group, s, operation, type, op, count, root, send, recv);
-      if (sent != null && work.sends(rank)) {
-        work.sendCounts = copy(sent.counts(), work.sendCounts);
+      if (sendCounts != null && work.sends(rank)) {
+        work.sendCounts = copy(sendCounts, work.sendCounts);
         work.sendDisplacements =
-            sent.displacements() == null
+            sendDisplacements == null
                 ? starts(work.sendCounts, work.sendDisplacements)
-                : copy(sent.displacements(), work.sendDisplacements);
+                : copy(sendDisplacements, work.sendDisplacements);
       }
-      if (received != null && work.receives(rank)) {
-        work.recvCounts = copy(received.counts(), work.recvCounts);
-        work.recvDisplacements = copy(received.displacements(), work.recvDisplacements);
+      if (recvCounts != null && recvDisplacements != null && work.receives(rank)) {
+        work.recvCounts = copy(recvCounts, work.recvCounts);
+        work.recvDisplacements = copy(recvDisplacements, work.recvDisplacements);
       }
       start(work, group, s);
     } finally {
@@ -442,9 +498,9 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   }
 
   private EngineStream<W> enter(
-      Operation operation, @Nullable DataType type, @Nullable Stream stream) {
+      Operation operation, @Nullable DataType type, @Nullable Stream given) {
     Arguments.present(type, "type", operation);
-    Arguments.present(stream, "stream", operation);
+    Stream stream = Arguments.present(given, "stream", operation);
     enterAlone(operation.label());
     try {
       requireReady();
@@ -594,11 +650,8 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   }
 
   /** Reuses the slot's array: the caller may change his own as soon as the call returns. */
-  private static long @Nullable [] copy(long @Nullable [] from, long @Nullable [] to) {
-    if (from == null) {
-      return to;
-    }
-    if (to == null || to.length != from.length) {
+  private static long[] copy(long[] from, long[] to) {
+    if (to.length != from.length) {
       return from.clone();
     }
     System.arraycopy(from, 0, to, 0, from.length);
@@ -606,9 +659,8 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   }
 
   /** Where blocks start that follow each other. */
-  private static long[] starts(long[] counts, long @Nullable [] reused) {
-    long[] starts =
-        reused == null || reused.length != counts.length ? new long[counts.length] : reused;
+  private static long[] starts(long[] counts, long[] reused) {
+    long[] starts = reused.length != counts.length ? new long[counts.length] : reused;
     long start = 0;
     for (int k = 0; k < counts.length; k++) {
       starts[k] = start;

@@ -27,6 +27,7 @@ public abstract class Work {
 
   private static final int FREE = 0;
   private static final int TAKEN = 1;
+  private static final long[] NONE = {};
   private static final VarHandle SLOT;
 
   static {
@@ -58,17 +59,17 @@ public abstract class Work {
   /** Receive buffer, null where unused. */
   public @Nullable DeviceBuffer recv;
 
-  /** Per-rank counts and displacements of the v-forms, in elements; null where unused. */
-  public long @Nullable [] sendCounts;
+  /** Per-rank counts and displacements of the v-forms, in elements; empty where unused. */
+  public long[] sendCounts = NONE;
 
   /** See {@link #sendCounts}. */
-  public long @Nullable [] sendDisplacements;
+  public long[] sendDisplacements = NONE;
 
   /** See {@link #sendCounts}. */
-  public long @Nullable [] recvCounts;
+  public long[] recvCounts = NONE;
 
   /** See {@link #sendCounts}. */
-  public long @Nullable [] recvDisplacements;
+  public long[] recvDisplacements = NONE;
 
   /**
    * Sequence number: of the communicator for collectives, of the lane for send and recv. From 1.
