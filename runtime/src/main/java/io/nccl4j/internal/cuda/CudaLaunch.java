@@ -94,7 +94,9 @@ final class CudaLaunch {
     try {
       thrown = failedBefore();
       if (thrown == null) {
-        guarded.forEach(this::noteGroup);
+        for (int i = 0; i < guarded.size(); i++) {
+          noteGroup(guarded.get(i));
+        }
         result = call();
         thrown = failure;
       }

@@ -13,7 +13,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -24,11 +24,13 @@ final class Team {
   private static final String SAME_ORDER =
       "issue the same collectives in the same order on all ranks";
 
-  private final List<CudaCommunicator> ranks = new CopyOnWriteArrayList<>();
-  private final List<CudaCommunicator> departed = new CopyOnWriteArrayList<>();
   private final Map<String, Team> children = new HashMap<>();
   private final String number;
   private final Set<Integer> joining = new HashSet<>();
+
+  // Each list is immutable: who walks through one by index reads the field once.
+  private volatile List<CudaCommunicator> ranks = List.of();
+  private volatile List<CudaCommunicator> departed = List.of();
   private int expected;
   private @Nullable NcclException failure;
 
@@ -42,7 +44,9 @@ final class Team {
   }
 
   void add(CudaCommunicator communicator) {
-    ranks.add(communicator);
+    synchronized (this) {
+      ranks = with(ranks, communicator);
+    }
     NcclException before = failure();
     if (before != null) {
       communicator.health().fail(before);
@@ -55,9 +59,14 @@ final class Team {
   }
 
   /** A rank was closed: those that need more of it fail. */
-  void left(CudaCommunicator communicator) {
-    departed.add(communicator);
-    ranks.remove(communicator);
+  synchronized void left(CudaCommunicator communicator) {
+    departed = with(departed, communicator);
+    ranks = ranks.stream().filter(rank -> rank != communicator).toList();
+  }
+
+  private static List<CudaCommunicator> with(
+      List<CudaCommunicator> ranks, CudaCommunicator another) {
+    return Stream.concat(ranks.stream(), Stream.of(another)).toList();
   }
 
   /** The team of a split's color; {@code number} counts the splits. */
@@ -108,20 +117,23 @@ final class Team {
 
   /** Which ranks have not called what {@code work} waits for, in words. */
   String missing(CudaCommunicator waiting, CudaWork work) {
-    String absent = work.isCollective() ? absent(waiting, work.seq) : "";
-    return absent.isEmpty() ? "its peers" + otherGroup(waiting, work) : absent;
+    if (!work.isCollective()) {
+      return "its peers";
+    }
+    String absent = absent(waiting, work.seq);
+    return absent.isEmpty() ? "its peers" + otherGroup(waiting, work.seq) : absent;
   }
 
-  /** That another rank put what {@code work} waits for into a group of another size, in words. */
-  private String otherGroup(CudaCommunicator waiting, CudaWork work) {
-    long size = waiting.ledger().groupSize(work.seq);
+  /** Says which rank called a collective in a group of another size, if one did. */
+  private String otherGroup(CudaCommunicator waiting, long seq) {
+    long size = waiting.ledger().groupSize(seq);
     for (CudaCommunicator other : ranks) {
       CudaLedger ledger = other.ledger();
-      if (work.isCollective() && ledger.has(work.seq) && ledger.groupSize(work.seq) != size) {
+      if (ledger.has(seq) && ledger.groupSize(seq) != size) {
         return ": "
-            + inGroup(waiting, work.seq)
+            + inGroup(waiting, seq)
             + ", "
-            + inGroup(other, work.seq)
+            + inGroup(other, seq)
             + "; NCCL needs the same groups on all ranks";
       }
     }
@@ -228,8 +240,9 @@ final class Team {
     CudaLedger own = waiting.ledger();
     long first = Math.max(own.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
     long compared = own.collectives();
-    for (int i = 0; i < ranks.size(); i++) {
-      CudaCommunicator other = ranks.get(i);
+    List<CudaCommunicator> present = ranks;
+    for (int i = 0; i < present.size(); i++) {
+      CudaCommunicator other = present.get(i);
       long last = Math.min(own.collectives(), other.ledger().collectives());
       compared = Math.min(compared, last);
       MismatchException e = collectives(waiting, other, first, last);
@@ -237,8 +250,9 @@ final class Team {
         return e;
       }
     }
-    for (int i = 0; i < departed.size(); i++) {
-      CudaCommunicator gone = departed.get(i);
+    List<CudaCommunicator> left = departed;
+    for (int i = 0; i < left.size(); i++) {
+      CudaCommunicator gone = left.get(i);
       long last = Math.min(own.collectives(), gone.ledger().collectives());
       MismatchException e = collectives(waiting, gone, first, last);
       if (e != null) {
@@ -246,8 +260,8 @@ final class Team {
       }
     }
     own.agreedUpTo(compared);
-    for (int i = 0; i < ranks.size(); i++) {
-      MismatchException e = pairs(waiting, ranks.get(i));
+    for (int i = 0; i < present.size(); i++) {
+      MismatchException e = pairs(waiting, present.get(i));
       if (e != null) {
         return e;
       }

@@ -517,7 +517,7 @@ final class CollectiveEngine extends Padded {
     if (operation.sent() == Shape.NOTHING || !w.receives(rank)) {
       return;
     }
-    long from = operation.sent() == Shape.EACH ? rank * w.count * w.type.byteSize() : 0;
+    long from = w.sendStart(rank) * w.type.byteSize();
     if (operation.reducing()) {
       foldSlots(w, from, w.count);
     } else if (operation.senders() == Party.ROOT) {

@@ -285,7 +285,7 @@ final class Health {
    * never come.
    */
   boolean isQuiet(int k) {
-    // Before its state: a rank that has come by then shows there.
+    // Read before the state, which then shows every rank that came.
     boolean complete = part.isComplete();
     long state = control.getAcquire(control.state(k));
     return RankState.isQuiet(state)

@@ -134,7 +134,7 @@ final class LocalPart {
     control.setRelease(control.state(rank), lost | RankState.GONE);
   }
 
-  /** Says when ranks that have not come by then never will. */
+  /** Once {@code condition} is true, no further rank comes. */
   void nobodyComesOnce(BooleanSupplier condition) {
     nobodyComes = condition;
   }

@@ -94,8 +94,6 @@ public record Operation(
   /** See {@link io.nccl4j.NcclCommunicator#waitSignals}. */
   public static final Operation WAIT_SIGNALS = moves("waitSignals", ALL, NOTHING, ALL, NOTHING);
 
-  private static final Operation[] ALL_OF_THEM = DEFINED.toArray(Operation[]::new);
-
   private static Operation reduces(
       String label, Party senders, Shape sent, Party receivers, Shape received) {
     return define(label, true, senders, sent, receivers, received);
@@ -116,12 +114,12 @@ public record Operation(
 
   /** How many there are. */
   public static int count() {
-    return ALL_OF_THEM.length;
+    return DEFINED.size();
   }
 
   /** The operation with this number. */
   public static Operation of(int number) {
-    return ALL_OF_THEM[number];
+    return DEFINED.get(number);
   }
 
   /** Whether it takes a root or a peer. */
@@ -134,12 +132,12 @@ public record Operation(
     return this == SEND || this == RECV;
   }
 
-  /** Whether it is of one rank alone: a write into a peer's window, or a signal. */
+  /** Whether only one rank calls it: a write into a peer's window, or a signal; defined last. */
   public boolean isOneSided() {
     return number >= PUT_SIGNAL.number;
   }
 
-  /** Whether all ranks call it. */
+  /** Whether all ranks call it; defined before the others. */
   public boolean isCollective() {
     return number < SEND.number;
   }

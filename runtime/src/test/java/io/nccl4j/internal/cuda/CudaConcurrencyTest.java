@@ -2,6 +2,7 @@ package io.nccl4j.internal.cuda;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Communicator;
@@ -61,6 +62,32 @@ class CudaConcurrencyTest {
   @Timeout(value = 30, unit = TimeUnit.MINUTES)
   void manyAborts() {
     abortAtRandom(2000);
+  }
+
+  /** A rank compares itself with its peers while one of them leaves. */
+  @Test
+  void aPeerMayLeaveWhileItIsLookedAt() throws InterruptedException {
+    try (CudaRig rig = new CudaRig(2)) {
+      CudaCommunicator stays = (CudaCommunicator) rig.communicators.get(0);
+      CudaCommunicator leaves = (CudaCommunicator) rig.communicators.get(1);
+      for (int i = 0; i < 1000; i++) {
+        Team team = new Team("1");
+        team.add(stays);
+        Thread other =
+            Thread.ofPlatform()
+                .start(
+                    () -> {
+                      for (int k = 0; k < 50; k++) {
+                        team.add(leaves);
+                        team.left(leaves);
+                      }
+                    });
+        while (other.isAlive()) {
+          assertNull(team.mismatch(stays));
+        }
+        other.join();
+      }
+    }
   }
 
   /** Whatever the ranks are at, the abort ends it at once, and all that they see is typed. */

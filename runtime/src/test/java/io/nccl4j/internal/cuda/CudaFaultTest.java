@@ -311,7 +311,7 @@ class CudaFaultTest {
     }
   }
 
-  /** NCCL may hang when one rank fuses what the other one does not; the stand-in is made to. */
+  /** NCCL may hang if one rank groups what another does not. The stand-in hangs by injection. */
   @Test
   void groupsThatDifferAreNamed() {
     CommunicatorConfig config = CudaRig.config(10_000, SHORT_MILLIS, 2_000);

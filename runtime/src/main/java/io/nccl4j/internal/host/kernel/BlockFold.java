@@ -10,10 +10,10 @@ import org.jspecify.annotations.Nullable;
  * element by element when there are few. Every data type and reduction has one.
  */
 public abstract class BlockFold implements FoldKernel {
-  /** What loops over few elements run over is a multiple of this. */
+  /** Loops over few elements run a multiple of this many turns. */
   private static final int LEAST_TURNS = 64;
 
-  /** From so many elements on there is a copy of the loops, which run over multiples of it. */
+  /** Blocks of at least this many elements have their own copy of the loops. */
   private static final int MANY = 512;
 
   /** Up to here the copies into arrays cost more than they save. */
@@ -22,19 +22,25 @@ public abstract class BlockFold implements FoldKernel {
   final DataType type;
   final ReduceOp.Kind kind;
 
-  private BlockFold many = this;
   private int leastTurns = LEAST_TURNS;
+
+  /** Folds blocks of many elements; null until there is one. */
+  private volatile @Nullable BlockFold many;
 
   BlockFold(DataType type, ReduceOp.Kind kind) {
     this.type = type;
     this.kind = kind;
   }
 
-  /** Has blocks of many elements folded by an object of a copy of this object's class. */
-  final BlockFold withMany(BlockFold copy) {
-    many = copy;
-    copy.leastTurns = MANY;
-    return this;
+  private BlockFold many() {
+    BlockFold copy = many;
+    if (copy == null) {
+      // A race is harmless: any copy will do.
+      copy = Templates.copy(this);
+      copy.leastTurns = MANY;
+      many = copy;
+    }
+    return copy;
   }
 
   @Override
@@ -56,16 +62,16 @@ public abstract class BlockFold implements FoldKernel {
     int size = type.byteSize();
     for (long done = 0; done < elements; done += Scratch.BLOCK) {
       int count = (int) Math.min(Scratch.BLOCK, elements - done);
-      BlockFold fold = count < MANY ? this : many;
+      BlockFold fold = count < MANY ? this : many();
       fold.foldBlock(in, inOffset, n, out, outOffset, m, done * size, count, used, scratch);
     }
   }
 
   /**
-   * How many elements of the arrays the loops run over for {@code count} of them. The compiler
-   * makes little of a loop that had few turns whenever it looked, and leaves it at that when there
-   * are many: so none has few, and those for many elements never had less. What lies behind the
-   * elements is worth nothing.
+   * How many turns the loops make for {@code count} elements, at least that many. The JIT compiler
+   * barely optimises a loop that had few turns when it was compiled, and never compiles it again.
+   * So no loop makes few turns, and the loops for many elements never make fewer than {@value
+   * #MANY}. What the additional turns compute is not used.
    */
   final int turns(int count) {
     return count + leastTurns - 1 & -leastTurns;

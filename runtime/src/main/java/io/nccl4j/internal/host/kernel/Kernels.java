@@ -2,10 +2,7 @@ package io.nccl4j.internal.host.kernel;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
-import java.lang.invoke.MethodHandles;
-import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -37,9 +34,6 @@ public final class Kernels {
    */
   private static final @Nullable FoldKernel[][] KERNELS =
       new FoldKernel[DataType.values().length][ReduceOp.Kind.values().length];
-
-  private static final Map<Class<? extends BlockFold>, Class<? extends BlockFold>> COPIES =
-      new ConcurrentHashMap<>();
 
   private static final KernelProvider PROVIDER;
   private static final String DESCRIPTION;
@@ -84,37 +78,13 @@ public final class Kernels {
   /** The kernel that needs no optional module. */
   static BlockFold generic(DataType type, ReduceOp.Kind kind) {
     boolean extreme = kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX;
-    Class<? extends BlockFold> template =
-        switch (type) {
-          case INT8, UINT8, INT32, UINT32 -> IntFold.class;
-          case INT64, UINT64 -> LongFold.class;
-          case FLOAT64 -> extreme ? LongFold.class : DoubleFold.class;
-          case FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2 ->
-              extreme ? IntFold.class : FloatFold.class;
-        };
-    Class<? extends BlockFold> copy = COPIES.computeIfAbsent(template, Kernels::copy);
-    return create(template, type, kind).withMany(create(copy, type, kind));
-  }
-
-  private static Class<? extends BlockFold> copy(Class<? extends BlockFold> template) {
-    try {
-      return MethodHandles.lookup()
-          .defineHiddenClass(Templates.bytes(template), false)
-          .lookupClass()
-          .asSubclass(BlockFold.class);
-    } catch (IllegalAccessException e) {
-      throw new LinkageError("no copy of " + template, e);
-    }
-  }
-
-  private static BlockFold create(
-      Class<? extends BlockFold> fold, DataType type, ReduceOp.Kind kind) {
-    try {
-      return fold.getDeclaredConstructor(DataType.class, ReduceOp.Kind.class)
-          .newInstance(type, kind);
-    } catch (ReflectiveOperationException e) {
-      throw new LinkageError("no object of " + fold, e);
-    }
+    return switch (type) {
+      case INT8, UINT8, INT32, UINT32 -> new IntFold(type, kind);
+      case INT64, UINT64 -> new LongFold(type, kind);
+      case FLOAT64 -> extreme ? new LongFold(type, kind) : new DoubleFold(type, kind);
+      case FLOAT32, FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2 ->
+          extreme ? new IntFold(type, kind) : new FloatFold(type, kind);
+    };
   }
 
   private static synchronized FoldKernel create(DataType type, ReduceOp.Kind kind) {

@@ -77,7 +77,7 @@ class KernelOrderTest {
     List<double[]> times = runs.stream().map(KernelOrderTest::times).toList();
     double[] medians =
         IntStream.range(0, runs.get(0).size()).mapToDouble(k -> median(times, k)).toArray();
-    // A processor that others keep busy is slow once, code that an order made slow each time.
+    // A busy processor makes a run slow once; bad code is slow each time. So repeat the slow ones.
     List<Integer> doubtful =
         IntStream.range(0, times.size())
             .filter(run -> isSlow(times.get(run), medians))
