@@ -1,9 +1,10 @@
 package io.nccl4j.bench;
 
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Closes several things, all of them even if some fail. */
-final class Closing {
+public final class Closing {
   private Closing() {}
 
   /**
@@ -11,7 +12,7 @@ final class Closing {
    *
    * @throws RuntimeException the first failure, with the others suppressed
    */
-  static void all(List<? extends AutoCloseable> things) {
+  public static void all(List<? extends AutoCloseable> things) {
     RuntimeException failure = null;
     for (AutoCloseable thing : things.reversed()) {
       try {
@@ -27,8 +28,7 @@ final class Closing {
     }
   }
 
-  private static RuntimeException add(
-      @org.jspecify.annotations.Nullable RuntimeException first, RuntimeException next) {
+  private static RuntimeException add(@Nullable RuntimeException first, RuntimeException next) {
     if (first == null) {
       return next;
     }

@@ -1,14 +1,21 @@
 /**
  * Measures collectives as nccl-tests does and writes what it found.
  *
- * <p>A {@link io.nccl4j.bench.Program} knows one collective: how much data a size means, what goes
- * in, what must come out, and how its bandwidth is counted. {@link io.nccl4j.bench.Bench} runs one
- * program over a sweep of sizes on all ranks of this process, timing and verifying each, and hands
- * typed results to a {@link io.nccl4j.bench.RunListener}: {@link io.nccl4j.bench.TextWriter} prints
- * nccl-tests' table, {@link io.nccl4j.bench.JsonWriter} its JSON.
+ * <p>The rooms, each of which knows those before it:
  *
- * <p>Threads: each thread of a run drives its own ranks; listeners are called by one thread, the
- * one that drives rank 0. Memory: buffers are allocated once per run at the largest size.
+ * <ul>
+ *   <li>{@code data}: what goes into buffers, what must come out, and comparing the two
+ *   <li>{@code options}: what to measure and how
+ *   <li>{@code program}: the collectives, each with the meaning of a size, its data and its
+ *       bandwidth
+ *   <li>{@code result}: what a run found, as records, and who hears of it
+ *   <li>{@code run}: threads, ranks and clocks
+ *   <li>{@code output}: nccl-tests' table, and JSON
+ *   <li>{@code selftest}: the self test and the soak
+ *   <li>{@code report}: comparing results that were written before; it knows {@code result} alone
+ * </ul>
+ *
+ * <p>This package itself holds what all of them use.
  */
 @NullMarked
 package io.nccl4j.bench;

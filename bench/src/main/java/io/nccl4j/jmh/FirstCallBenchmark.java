@@ -37,7 +37,7 @@ public class FirstCallBenchmark extends HostBenchmark {
   public static class Connected {
     /** What they do first. */
     @Param({"ALL_REDUCE", "SEND_RECV"})
-    public Operation operation;
+    public BenchmarkOperation operation;
 
     private Lockstep<OperationRank> ranks;
 

@@ -11,7 +11,7 @@ import org.openjdk.jmh.annotations.TearDown;
  */
 public abstract class OperationBenchmark extends HostBenchmark {
   /** What is measured. */
-  @Param public Operation operation;
+  @Param public BenchmarkOperation operation;
 
   /** Bytes of a block: what a rank contributes, or each part of that. */
   @Param({"8", "4096", "65536", "1048576"})

@@ -9,7 +9,7 @@ import org.jspecify.annotations.Nullable;
 /** A rank whose step is some operations, queued one behind the other and waited for together. */
 final class OperationRank implements Lockstep.Rank {
   private final Communicator communicator;
-  private final @Nullable Operation operation;
+  private final @Nullable BenchmarkOperation operation;
   private final long count;
   private final int batch;
   private final Stream stream;
@@ -23,7 +23,8 @@ final class OperationRank implements Lockstep.Rank {
    * @param count floats of a block
    * @param batch operations of a step
    */
-  OperationRank(Communicator communicator, @Nullable Operation operation, int count, int batch) {
+  OperationRank(
+      Communicator communicator, @Nullable BenchmarkOperation operation, int count, int batch) {
     this.communicator = communicator;
     this.operation = operation;
     this.count = count;

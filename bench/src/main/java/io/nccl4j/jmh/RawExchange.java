@@ -1,5 +1,7 @@
 package io.nccl4j.jmh;
 
+import io.nccl4j.Backend;
+import io.nccl4j.Device;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
@@ -71,7 +73,7 @@ final class RawExchange implements AutoCloseable {
   }
 
   private void follow() {
-    io.nccl4j.Device.get(io.nccl4j.Backend.HOST, 1).bindThread();
+    Device.get(Backend.HOST, 1).bindThread();
     try {
       do {
         other.step();

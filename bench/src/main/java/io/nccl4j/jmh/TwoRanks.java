@@ -9,6 +9,7 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -42,7 +43,7 @@ final class TwoRanks implements AutoCloseable {
       firstIn = in.slice(0, Float.BYTES);
       firstOut = out.slice(0, Float.BYTES);
       float[] ones = new float[count];
-      java.util.Arrays.fill(ones, GO);
+      Arrays.fill(ones, GO);
       in.copyFrom(ones);
       if (captured) {
         stream.beginCapture();

@@ -24,7 +24,7 @@ class OperationBenchmarksTest {
 
   @ParameterizedTest
   @EnumSource
-  void everyRankReceivesWhatItShould(Operation operation) {
+  void everyRankReceivesWhatItShould(BenchmarkOperation operation) {
     for (int nranks = 2; nranks <= 3; nranks++) {
       LatencyBenchmark one = open(new LatencyBenchmark(), operation, nranks);
       check(one, operation, nranks, one::latency);
@@ -34,7 +34,7 @@ class OperationBenchmarksTest {
   }
 
   private static <B extends OperationBenchmark> B open(
-      B benchmark, Operation operation, int nranks) {
+      B benchmark, BenchmarkOperation operation, int nranks) {
     benchmark.operation = operation;
     benchmark.bytes = COUNT * Float.BYTES;
     benchmark.backend = "host";
@@ -44,7 +44,7 @@ class OperationBenchmarksTest {
   }
 
   private static void check(
-      OperationBenchmark benchmark, Operation operation, int nranks, Runnable body) {
+      OperationBenchmark benchmark, BenchmarkOperation operation, int nranks, Runnable body) {
     for (int step = 0; step < 5; step++) {
       for (int rank = 0; rank < nranks; rank++) {
         benchmark.rank(rank).clear();
@@ -62,7 +62,7 @@ class OperationBenchmarksTest {
   }
 
   /** What a rank's block must hold; 0 where nothing is received. */
-  private static float expected(Operation operation, int nranks, int rank, int block) {
+  private static float expected(BenchmarkOperation operation, int nranks, int rank, int block) {
     boolean isFirst = block == 0;
     boolean isRoot = rank == 0;
     return switch (operation) {
@@ -130,7 +130,7 @@ class OperationBenchmarksTest {
   /** Of all threads: what -prof gc shows is 0 B for an operation. */
   @ParameterizedTest
   @EnumSource
-  void stepsAllocateNothing(Operation operation) {
+  void stepsAllocateNothing(BenchmarkOperation operation) {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     LatencyBenchmark benchmark = open(new LatencyBenchmark(), operation, 2);
     long[] ids =
@@ -161,7 +161,7 @@ class OperationBenchmarksTest {
     lockstep.nothing();
     lockstep.close();
     FirstCallBenchmark.Connected connected = new FirstCallBenchmark.Connected();
-    connected.operation = Operation.ALL_REDUCE;
+    connected.operation = BenchmarkOperation.ALL_REDUCE;
     connected.open();
     new FirstCallBenchmark().operation(connected);
     assertEquals(3, connected.rank(1).result()[0]);

@@ -5,18 +5,19 @@ import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Launch;
 import io.nccl4j.NcclOptions;
-import io.nccl4j.bench.Average;
-import io.nccl4j.bench.Bench;
-import io.nccl4j.bench.Blocking;
-import io.nccl4j.bench.JsonWriter;
-import io.nccl4j.bench.Method;
-import io.nccl4j.bench.Options;
-import io.nccl4j.bench.Placement;
-import io.nccl4j.bench.Program;
-import io.nccl4j.bench.RunListener;
-import io.nccl4j.bench.RunResult;
-import io.nccl4j.bench.Setup;
-import io.nccl4j.bench.TextWriter;
+import io.nccl4j.bench.options.Average;
+import io.nccl4j.bench.options.Blocking;
+import io.nccl4j.bench.options.Method;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.options.Setup;
+import io.nccl4j.bench.output.JsonWriter;
+import io.nccl4j.bench.output.TextWriter;
+import io.nccl4j.bench.output.TrafficSummary;
+import io.nccl4j.bench.program.Program;
+import io.nccl4j.bench.result.RunListener;
+import io.nccl4j.bench.result.RunResult;
+import io.nccl4j.bench.run.Bench;
+import io.nccl4j.bench.run.RankRange;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Clock;
@@ -354,20 +355,20 @@ final class BenchCommand implements Callable<Integer> {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
     if (ranks.isParent()) {
-      return new ProcessGroup(context, options, procs).runAgain(spec);
+      return new RankProcesses(context, options, procs).runAgain(spec);
     }
     if (ranks.isChild()) {
       ParentWatch.start();
       noProgress = true;
     }
-    Placement placement = ranks.placement();
+    RankRange range = ranks.range();
     Launch launch = ranks.launch();
     if (launch == null) {
-      return measure(configured, options, placement, new ArrayList<>());
+      return measure(configured, options, range, new ArrayList<>());
     }
     try (launch) {
       List<RunListener> listeners = new ArrayList<>(List.of(new LaunchCloser(launch)));
-      return measure(configured, options, placement, listeners);
+      return measure(configured, options, range, listeners);
     }
   }
 
@@ -451,15 +452,15 @@ final class BenchCommand implements Callable<Integer> {
   }
 
   private int measure(
-      Program configured, Options options, Placement placement, List<RunListener> listeners)
+      Program configured, Options options, RankRange range, List<RunListener> listeners)
       throws InterruptedException {
     Clock clock = Clock.systemDefaultZone();
     TextWriter text = new TextWriter(context.out());
     listeners.add(text);
-    configured.details(context.out()).ifPresent(listeners::add);
+    TrafficSummary.of(configured, context.out()).ifPresent(listeners::add);
     Path file = options.output();
-    if (file == null || !placement.reports()) {
-      return run(configured, options, placement, listeners, clock);
+    if (file == null || !range.reports()) {
+      return run(configured, options, range, listeners, clock);
     }
     List<String> arguments = spec.root().commandLine().getParseResult().originalArgs();
     try (JsonWriter json =
@@ -467,7 +468,7 @@ final class BenchCommand implements Callable<Integer> {
       listeners.add(json);
       text.jsonGoesTo(json.file().toString());
       try {
-        return run(configured, options, placement, listeners, clock);
+        return run(configured, options, range, listeners, clock);
       } catch (RuntimeException e) {
         json.failed(String.valueOf(e.getMessage()), LocalDateTime.now(clock));
         throw e;
@@ -478,18 +479,18 @@ final class BenchCommand implements Callable<Integer> {
   private int run(
       Program configured,
       Options options,
-      Placement placement,
+      RankRange range,
       List<RunListener> listeners,
       Clock clock)
       throws InterruptedException {
     RunListener all = RunListener.all(listeners);
-    if (placement.reports()) {
+    if (range.reports()) {
       Backend used = Device.get(options.backend(), 0).backend();
       options.setup().withoutEffect(used).forEach(text -> context.err().println("nccl4j: " + text));
     }
-    boolean shows = !noProgress && placement.reports() && context.hasTerminal();
+    boolean shows = !noProgress && range.reports() && context.hasTerminal();
     try (ProgressLine bar = new ProgressLine(all, program.command(), context.err())) {
-      RunResult result = new Bench(configured, options, placement, shows ? bar : all, clock).run();
+      RunResult result = new Bench(configured, options, range, shows ? bar : all, clock).run();
       return exitCode(result);
     }
   }

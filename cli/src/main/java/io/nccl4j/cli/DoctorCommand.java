@@ -7,7 +7,7 @@ import io.nccl4j.Diagnosis.Status;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.SharedMemorySegment;
-import io.nccl4j.bench.DiagnosisJson;
+import io.nccl4j.bench.output.DiagnosisJson;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.time.Duration;

@@ -7,9 +7,9 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Launch;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
-import io.nccl4j.bench.FifoLeak;
-import io.nccl4j.bench.Options;
-import io.nccl4j.bench.Placement;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.run.RankRange;
+import io.nccl4j.bench.selftest.FifoLeak;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -80,15 +80,15 @@ final class FifoLeakCommand implements Callable<Integer> {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
     if (ranks.isParent()) {
-      return new ProcessGroup(context, options, procs).runAgain(spec);
+      return new RankProcesses(context, options, procs).runAgain(spec);
     }
     if (ranks.isChild()) {
       ParentWatch.start();
     }
-    Placement placement = ranks.placement();
-    UniqueId id = placement.id();
+    RankRange range = ranks.range();
+    UniqueId id = range.id();
     if (id != null) {
-      return asProcess(options, placement, id, ranks.launch());
+      return asProcess(options, range, id, ranks.launch());
     }
     heading();
     List<FifoLeak.Result> results = new ArrayList<>();
@@ -101,22 +101,21 @@ final class FifoLeakCommand implements Callable<Integer> {
     return verdict(results);
   }
 
-  private int asProcess(
-      Options options, Placement placement, UniqueId id, @Nullable Launch launch) {
-    int nranks = placement.nranks();
-    Device device = Device.get(options.backend(), placement.firstRank());
+  private int asProcess(Options options, RankRange range, UniqueId id, @Nullable Launch launch) {
+    int nranks = range.nranks();
+    Device device = Device.get(options.backend(), range.firstRank());
     if (nranks <= Runtime.getRuntime().availableProcessors()) {
       device.bindThread();
     }
     List<FifoLeak.Result> results;
     try (Communicator communicator =
-        Communicator.initRank(device, nranks, id, placement.firstRank(), FifoLeak.config())) {
+        Communicator.initRank(device, nranks, id, range.firstRank(), FifoLeak.config())) {
       if (launch != null) {
         launch.close();
       }
       results = FifoLeak.onRank(communicator, iterations(nranks), this::progress);
     }
-    if (placement.reports()) {
+    if (range.reports()) {
       heading();
       results.forEach(result -> row(result, "processes"));
       return verdict(results);

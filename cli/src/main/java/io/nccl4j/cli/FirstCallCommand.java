@@ -6,14 +6,15 @@ import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
-import io.nccl4j.bench.FirstCall;
-import io.nccl4j.bench.FirstCallJson;
-import io.nccl4j.bench.Options;
-import io.nccl4j.bench.Placement;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.output.FirstCallJson;
+import io.nccl4j.bench.run.FirstCall;
+import io.nccl4j.bench.run.RankRange;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
@@ -84,17 +85,16 @@ final class FirstCallCommand implements Callable<Integer> {
       return compare(options);
     }
     ParentWatch.start();
-    Placement placement = ranks.placement();
-    UniqueId id = java.util.Objects.requireNonNull(placement.id());
-    Device device = Device.get(options.backend(), placement.firstRank());
-    if (placement.nranks() <= Runtime.getRuntime().availableProcessors()) {
+    RankRange range = ranks.range();
+    UniqueId id = Objects.requireNonNull(range.id());
+    Device device = Device.get(options.backend(), range.firstRank());
+    if (range.nranks() <= Runtime.getRuntime().availableProcessors()) {
       device.bindThread();
     }
     try (Communicator communicator =
-        Communicator.initRank(
-            device, placement.nranks(), id, placement.firstRank(), FirstCall.config())) {
+        Communicator.initRank(device, range.nranks(), id, range.firstRank(), FirstCall.config())) {
       List<FirstCall.Times> times = FirstCall.onRank(communicator, !cold);
-      if (placement.reports()) {
+      if (range.reports()) {
         times.forEach(one -> context.out().println(TIMES + one.format()));
       }
     }
@@ -129,7 +129,7 @@ final class FirstCallCommand implements Callable<Integer> {
 
   private int run(Options options, List<String> arguments, List<FirstCall.Times> times)
       throws InterruptedException {
-    return new ProcessGroup(context, options, PROCESSES)
+    return new RankProcesses(context, options, PROCESSES)
         .run(
             arguments,
             line -> {

@@ -7,7 +7,7 @@ import io.nccl4j.BackendInfo.Feature;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
-import io.nccl4j.bench.InfoJson;
+import io.nccl4j.bench.output.InfoJson;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,10 +1,10 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.Launch;
-import io.nccl4j.bench.RunInfo;
-import io.nccl4j.bench.RunListener;
-import io.nccl4j.bench.RunResult;
-import io.nccl4j.bench.SizeResult;
+import io.nccl4j.bench.result.RunInfo;
+import io.nccl4j.bench.result.RunListener;
+import io.nccl4j.bench.result.RunResult;
+import io.nccl4j.bench.result.SizeResult;
 
 /** Closes the launch, and so removes the file with the unique id, once all ranks are connected. */
 final class LaunchCloser implements RunListener {

@@ -1,6 +1,7 @@
 package io.nccl4j.cli;
 
-import io.nccl4j.bench.Program;
+import io.nccl4j.bench.program.Program;
+import io.nccl4j.bench.program.Programs;
 import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.util.List;
@@ -93,14 +94,14 @@ public final class Main {
    */
   private static List<Program> programs(String... arguments) {
     List<Program> named =
-        Program.all().stream()
+        Programs.all().stream()
             .filter(
                 program ->
                     arguments.length > 0
                         && (program.command().equals(arguments[0])
                             || program.testsName().equals(arguments[0])))
             .toList();
-    return named.isEmpty() ? Program.all() : named;
+    return named.isEmpty() ? Programs.all() : named;
   }
 
   private int badOption(ParameterException e, String[] arguments) {

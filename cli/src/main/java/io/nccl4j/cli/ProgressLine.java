@@ -1,9 +1,9 @@
 package io.nccl4j.cli;
 
-import io.nccl4j.bench.RunInfo;
-import io.nccl4j.bench.RunListener;
-import io.nccl4j.bench.RunResult;
-import io.nccl4j.bench.SizeResult;
+import io.nccl4j.bench.result.RunInfo;
+import io.nccl4j.bench.result.RunListener;
+import io.nccl4j.bench.result.RunResult;
+import io.nccl4j.bench.result.SizeResult;
 import java.io.PrintStream;
 import java.time.Duration;
 import me.tongfei.progressbar.DelegatingProgressBarConsumer;

@@ -2,8 +2,8 @@ package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Launch;
-import io.nccl4j.bench.Options;
-import io.nccl4j.bench.Placement;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.run.RankRange;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
@@ -36,7 +36,7 @@ final class RankEnvironment {
   /** {@link #LAUNCHER} for these variables, whatever others there are. */
   static final String OWN = "nccl4j";
 
-  /** Set to 1 by {@link ProcessGroup}: this process was started by it and must not outlive it. */
+  /** Set to 1 by {@link RankProcesses}: this process was started by it and must not outlive it. */
   static final String CHILD = "NCCL4J_PROCS_CHILD";
 
   private final Map<String, String> environment;
@@ -88,7 +88,7 @@ final class RankEnvironment {
     return nranks;
   }
 
-  /** Whether {@link ProcessGroup} started this process. */
+  /** Whether {@link RankProcesses} started this process. */
   boolean isChild() {
     return "1".equals(environment.get(CHILD));
   }
@@ -99,11 +99,11 @@ final class RankEnvironment {
   }
 
   /** The ranks of this process; it may wait for rank 0 to leave the token. */
-  Placement placement() {
+  RankRange range() {
     boolean alone =
         launch == null || nranks == options.localRanks() && !launch.launcher().equals(OWN);
     return alone
-        ? Placement.alone(options)
-        : new Placement(firstRank, nranks, launch.uniqueId(options.backend()));
+        ? RankRange.alone(options)
+        : new RankRange(firstRank, nranks, launch.uniqueId(options.backend()));
   }
 }

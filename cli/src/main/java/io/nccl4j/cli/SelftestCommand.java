@@ -7,16 +7,17 @@ import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
-import io.nccl4j.bench.Options;
-import io.nccl4j.bench.Placement;
-import io.nccl4j.bench.SelfTest;
-import io.nccl4j.bench.SelfTestReport;
-import io.nccl4j.bench.SelfTestReport.Column;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.run.RankRange;
+import io.nccl4j.bench.selftest.SelfTest;
+import io.nccl4j.bench.selftest.SelfTestReport;
+import io.nccl4j.bench.selftest.SelfTestReport.Column;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
@@ -165,7 +166,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
     int procs = as == SelfTest.Layout.PROCESSES ? nranks : 1;
     Options options = Options.builder().backend(on).build();
     int code =
-        new ProcessGroup(new Context(environment, context.out(), context.err()), options, procs)
+        new RankProcesses(new Context(environment, context.out(), context.err()), options, procs)
             .withVariables(rank -> own(on, as, rank))
             .run(
                 arguments,
@@ -196,26 +197,24 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
   // ---- the processes with the ranks
 
   private int child(Backend on, SelfTest.Layout as) throws Exception {
-    Placement placement =
-        RankEnvironment.of(context.environment(), Options.builder().backend(on).build(), 1)
-            .placement();
+    RankRange range =
+        RankEnvironment.of(context.environment(), Options.builder().backend(on).build(), 1).range();
     ParentWatch.start();
     List<SelfTest.Row> rows;
     if (as == SelfTest.Layout.PROCESSES) {
-      UniqueId id = java.util.Objects.requireNonNull(placement.id());
-      Device device = SelfTest.device(on, placement.firstRank());
-      if (placement.nranks() <= Runtime.getRuntime().availableProcessors()) {
+      UniqueId id = Objects.requireNonNull(range.id());
+      Device device = SelfTest.device(on, range.firstRank());
+      if (range.nranks() <= Runtime.getRuntime().availableProcessors()) {
         device.bindThread();
       }
       try (Communicator communicator =
-          Communicator.initRank(
-              device, placement.nranks(), id, placement.firstRank(), SelfTest.config())) {
+          Communicator.initRank(device, range.nranks(), id, range.firstRank(), SelfTest.config())) {
         rows = SelfTest.onRank(communicator, quick, this);
       }
     } else {
       rows = SelfTest.inProcess(as, on, ranks, quick, this);
     }
-    if (placement.reports()) {
+    if (range.reports()) {
       rows.forEach(row -> context.out().println(ROW + row.format()));
     }
     boolean correct = rows.stream().allMatch(row -> row.wrong() == 0);

@@ -2,9 +2,9 @@ package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
-import io.nccl4j.bench.Soak;
-import io.nccl4j.bench.SoakProcess;
-import io.nccl4j.bench.SoakReport;
+import io.nccl4j.bench.selftest.Soak;
+import io.nccl4j.bench.selftest.SoakProcess;
+import io.nccl4j.bench.selftest.SoakReport;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;

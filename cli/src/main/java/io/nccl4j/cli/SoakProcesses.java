@@ -1,7 +1,7 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.SystemErrorException;
-import io.nccl4j.bench.Soak;
+import io.nccl4j.bench.selftest.Soak;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;

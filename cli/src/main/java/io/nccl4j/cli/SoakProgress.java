@@ -1,6 +1,6 @@
 package io.nccl4j.cli;
 
-import io.nccl4j.bench.Soak;
+import io.nccl4j.bench.selftest.Soak;
 import java.time.Duration;
 import java.util.Locale;
 import me.tongfei.progressbar.DelegatingProgressBarConsumer;

@@ -2,7 +2,8 @@ package io.nccl4j.cli;
 
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
-import io.nccl4j.bench.TurnFile;
+import io.nccl4j.bench.options.TurnSeat;
+import io.nccl4j.bench.run.TurnFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -106,7 +107,7 @@ final class TakingTurns {
   }
 
   private static Map<String, String> variable(int side, Path file) {
-    return Map.of(TurnFile.VARIABLE, new TurnFile.Seat(side, file).toString());
+    return Map.of(TurnSeat.VARIABLE, new TurnSeat(side, file).toString());
   }
 
   private Process start(int i, Map<String, String> variables) {
@@ -118,7 +119,7 @@ final class TakingTurns {
             .redirectOutput(side.output().toFile());
     Map<String, String> environment = builder.environment();
     environment.putAll(context.environment());
-    environment.keySet().removeAll(List.of(Context.TERMINAL, TurnFile.VARIABLE));
+    environment.keySet().removeAll(List.of(Context.TERMINAL, TurnSeat.VARIABLE));
     environment.putAll(variables);
     try {
       Process process = builder.start();

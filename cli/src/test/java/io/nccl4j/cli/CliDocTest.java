@@ -3,7 +3,8 @@ package io.nccl4j.cli;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.bench.Program;
+import io.nccl4j.bench.program.Program;
+import io.nccl4j.bench.program.Programs;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -43,7 +44,7 @@ final class CliDocTest {
   @Test
   void everyOptionIsListedWithItsValueAndDefault() {
     Context context = new Context(Map.of(), System.out, System.err);
-    CommandSpec command = bench(context, Program.all().getFirst());
+    CommandSpec command = bench(context, Programs.all().getFirst());
     CommandSpec top = CommandSpec.forAnnotatedObject(new Nccl4jCommand());
     Map<String, String> expected = new TreeMap<>();
     for (List<OptionSpec> options : List.of(command.options(), top.options())) {
@@ -97,8 +98,8 @@ final class CliDocTest {
   @Test
   void allCommandsHaveTheSameOptions() {
     Context context = new Context(Map.of(), System.out, System.err);
-    List<String> first = names(bench(context, Program.all().getFirst()));
-    for (Program program : Program.all()) {
+    List<String> first = names(bench(context, Programs.all().getFirst()));
+    for (Program program : Programs.all()) {
       assertEquals(first, names(bench(context, program)));
     }
   }

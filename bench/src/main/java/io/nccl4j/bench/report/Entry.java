@@ -1,6 +1,6 @@
 package io.nccl4j.bench.report;
 
-import io.nccl4j.bench.LineLatency;
+import io.nccl4j.bench.result.LineLatency;
 import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalDouble;

@@ -3,6 +3,7 @@ package io.nccl4j.bench.report;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 
 /**
@@ -38,6 +39,6 @@ public record Run(String name, int nranks, Map<String, String> facts, List<Entry
   /** Whose operations have one name, whatever the tool calls them: {@code all_reduce_perf}. */
   static String operation(String program) {
     String name = program.substring(program.lastIndexOf('/') + 1).replaceFirst("_perf.*$", "");
-    return name.replaceAll("[^A-Za-z0-9]", "").toLowerCase(java.util.Locale.ROOT);
+    return name.replaceAll("[^A-Za-z0-9]", "").toLowerCase(Locale.ROOT);
   }
 }

@@ -1,10 +1,11 @@
 package io.nccl4j.bench.report;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import io.nccl4j.bench.LineLatency;
+import io.nccl4j.bench.result.LineLatency;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
@@ -142,7 +143,7 @@ final class TestsJson {
       facts.put(
           name,
           String.format(
-              java.util.Locale.ROOT,
+              Locale.ROOT,
               "%.4g %s, %.4g %s",
               first.doubleValue(),
               unit,

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.bench.LineLatency;
+import io.nccl4j.bench.result.LineLatency;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;

@@ -54,7 +54,8 @@ class ResultFilesTest {
   @Test
   void readsTables() throws IOException {
     String table;
-    try (InputStream in = getClass().getResourceAsStream("/io/nccl4j/bench/timestamps.txt")) {
+    try (InputStream in =
+        getClass().getResourceAsStream("/io/nccl4j/bench/output/timestamps.txt")) {
       table = new String(in.readAllBytes(), java.nio.charset.StandardCharsets.UTF_8);
     }
     Run run = read("table.txt", table.replace("$", ""));

@@ -1,0 +1,127 @@
+package io.nccl4j.bench.run;
+
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.program.Case;
+import java.util.function.LongFunction;
+
+/**
+ * What runs untimed before the first size. First the just-in-time compilers get to work: operations
+ * of each size are repeated until they get no faster, which nccl-tests, compiled ahead of time,
+ * does not need. Then each size gets the warm-up operations of {@code -w}.
+ *
+ * <p>All ranks run the same number of operations, because they decide by times all of them know.
+ */
+final class SweepWarmUp {
+  /** Time for the first combination of type and reduction, and for each later one. */
+  private static final double FIRST_BUDGET = 3e9;
+
+  private static final double LATER_BUDGET = 0.5e9;
+
+  private static final long SMALL_BYTES = 4 << 10;
+  private static final double BATCH_NANOS = 5e6;
+  private static final int MAX_BATCH = 1 << 16;
+
+  /**
+   * More operations than a stream's queue holds, as soon as one takes less than so long: compiled
+   * code that has never met a full queue would be thrown away later, when batches are long.
+   */
+  private static final int FILLING_BATCH = 1100;
+
+  private static final double FILLING_NANOS = 60e3;
+
+  /** Once batches do not get faster by this part for so many, ... */
+  private static final double IMPROVEMENT = 0.03;
+
+  private static final int SAME_BATCHES = 3;
+
+  /** ... and the compilers finished nothing during so many, they have done what matters ... */
+  private static final int QUIET_BATCHES = 3;
+
+  /** ... but for sizes whose time is all code: there they must have seen so many operations. */
+  private static final long ENOUGH = 20_000;
+
+  private static final long MOST_CODE_BYTES = 64 << 10;
+
+  private final Options options;
+  private final RankSet ranks;
+  private final Crew crew;
+  private final Timing timing;
+  private final boolean compile;
+  private double budget = FIRST_BUDGET;
+
+  /**
+   * Warms up {@code ranks}.
+   *
+   * @param compile whether the compilers' warm-up is wanted
+   */
+  SweepWarmUp(Options options, RankSet ranks, Crew crew, Timing timing, boolean compile) {
+    this.options = options;
+    this.ranks = ranks;
+    this.crew = crew;
+    this.timing = timing;
+    this.compile = compile;
+  }
+
+  /** Runs both warm-ups over all sizes, doubling; {@code cases} tells what a size means. */
+  void run(LongFunction<Case> cases) {
+    long[] sizes = options.sweep().doublings().toArray();
+    double left = compile ? budget : 0;
+    if (sizes[0] > SMALL_BYTES && left > 0) {
+      // Operations that go the same way, but many in a short time: what surrounds the loops over
+      // data is compiled by then, and the loops are not interpreted for long.
+      left -= compile(cases.apply(SMALL_BYTES), left / 2);
+    }
+    for (int i = 0; i < sizes.length && left > 0; i++) {
+      left -= compile(cases.apply(sizes[i]), left / (sizes.length - i));
+    }
+    budget = LATER_BUDGET;
+    for (long size : sizes) {
+      if (options.warmup() > 0) {
+        ranks.prepare(cases.apply(size), false, options.warmup());
+        timing.nanos(options.warmup(), options.blocking());
+      }
+    }
+  }
+
+  /**
+   * Repeats operations of one size, in batches between which the compilers have the processors to
+   * themselves: ranks that poll would keep them from ever finishing. Returns the nanoseconds it
+   * took.
+   */
+  private double compile(Case size, double share) {
+    long start = System.nanoTime();
+    double spent = 0;
+    double fastest = Double.MAX_VALUE;
+    long enough = size.size() <= MOST_CODE_BYTES ? ENOUGH : 0;
+    long operations = 0;
+    int batch = 1;
+    int same = 0;
+    int quiet = 0;
+    boolean filled = false;
+    boolean inPlace = false;
+    while (spent < share && (quiet < QUIET_BATCHES || same < SAME_BATCHES || operations < enough)) {
+      // In turn: compiled code that has seen one way only is thrown away when the other one comes.
+      ranks.prepare(size, inPlace, options.iterations());
+      inPlace = size.program().inPlace() && !inPlace;
+      long before = CompilerThreads.compileMillis();
+      double nanos = crew.max(timing.nanos(batch, options.blocking()));
+      CompilerThreads.awaitIdle();
+      quiet = crew.max(CompilerThreads.compileMillis() - before) > 0 ? 0 : quiet + 1;
+      spent = crew.max(System.nanoTime() - start);
+      double one = nanos / batch;
+      if (one < (1 - IMPROVEMENT) * fastest) {
+        fastest = one;
+        same = 0;
+      } else {
+        same++;
+      }
+      operations += batch;
+      batch = (int) Math.clamp(BATCH_NANOS / one, 1, MAX_BATCH);
+      if (!filled && one < FILLING_NANOS) {
+        filled = true;
+        batch = Math.max(batch, FILLING_BATCH);
+      }
+    }
+    return spent;
+  }
+}

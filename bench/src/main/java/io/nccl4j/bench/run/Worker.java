@@ -1,0 +1,481 @@
+package io.nccl4j.bench.run;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.DataType;
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.bench.Closing;
+import io.nccl4j.bench.data.Block;
+import io.nccl4j.bench.data.ContentKernels;
+import io.nccl4j.bench.data.Contents;
+import io.nccl4j.bench.data.TestData;
+import io.nccl4j.bench.data.Wrong;
+import io.nccl4j.bench.options.Blocking;
+import io.nccl4j.bench.options.Method;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.program.Case;
+import io.nccl4j.bench.program.Program;
+import io.nccl4j.bench.result.IterationTimes;
+import io.nccl4j.bench.result.LineLatency;
+import io.nccl4j.bench.result.Measurement;
+import io.nccl4j.bench.result.MemoryPhases;
+import io.nccl4j.bench.result.RunInfo;
+import io.nccl4j.bench.result.RunListener;
+import io.nccl4j.bench.result.RunResult;
+import io.nccl4j.bench.result.SizeResult;
+import java.time.Clock;
+import java.time.LocalDateTime;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.OptionalDouble;
+import java.util.OptionalLong;
+import java.util.function.IntToLongFunction;
+import java.util.stream.IntStream;
+import org.apache.logging.log4j.LogManager;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The run as one thread sees it. All threads of the run go the same way, in step; the one that
+ * drives rank 0 reports.
+ */
+final class Worker {
+  // Data before the timing and of the first check; later checks count on.
+  private static final long TIMING_SEED = 99;
+
+  private static final double ENOUGH_NANOS = 20e6;
+  private static final int MOST_BATCHES = 25;
+  private static final double LONG_NANOS = 200e6;
+  private static final int FEW_BATCHES = 15;
+  private static final double ROUND_NANOS = 10e6;
+  private static final int ESTIMATES = 3;
+  private static final int ROUNDS_IN_TURNS = 30;
+  private static final int MOST_IN_A_TURN = 1 << 16;
+
+  /** Of a round in turns so much goes before it untimed: caches hold the other run's data. */
+  private static final double LEAD_IN = 0.5;
+
+  private static final int MOST_DISCARDED = 25;
+  private static final int WARM_CALLS = 51;
+
+  private final Program program;
+  private final Options options;
+  private final RankSet ranks;
+  private final Crew crew;
+  private final Method method;
+  private final int nranks;
+  private final int allRanks;
+  private final Backend backend;
+  private final @Nullable RunListener listener;
+  private final Clock clock;
+  private final Timing timing;
+  private final SweepWarmUp warmUp;
+  private final boolean careful;
+  private final @Nullable Turns turns;
+  private final ContentKernels kernels = new ContentKernels();
+  private final List<Double> issueTimes = new ArrayList<>();
+  private OptionalDouble firstLine = OptionalDouble.empty();
+  private OptionalDouble lastLine = OptionalDouble.empty();
+  private long checks;
+
+  // Rounds of the present measurement that something disturbed.
+  private int discarded;
+
+  /**
+   * A thread's part of a run.
+   *
+   * @param listener hears of results; null on all threads but the one that drives rank 0
+   * @param careful whether to keep the compilers out of the figures: to warm them up, to wait for
+   *     them, and to repeat what is short
+   * @param turns another run's and this one's; null if it takes none
+   */
+  Worker(
+      Program program,
+      Options options,
+      RankSet ranks,
+      Crew crew,
+      @Nullable RunListener listener,
+      Clock clock,
+      boolean careful,
+      @Nullable Turns turns) {
+    this.program = program;
+    this.options = options;
+    this.ranks = ranks;
+    this.crew = crew;
+    this.method = options.method();
+    this.allRanks = ranks.first().world().nranks();
+    this.nranks = ranks.first().communicator().nranks();
+    this.backend = ranks.first().device().backend();
+    this.listener = listener;
+    this.clock = clock;
+    this.timing = new Timing(ranks, crew, method.aggregated());
+    this.warmUp = new SweepWarmUp(options, ranks, crew, timing, careful);
+    this.careful = careful;
+    this.turns = turns;
+  }
+
+  /** Runs everything; what is measured of the collectives is the same on all threads. */
+  RunResult run(String version, MemoryPhases.@Nullable Meter meter) {
+    LocalDateTime start = LocalDateTime.now(clock);
+    crew.barrier();
+    if (meter != null) {
+      meter.connected();
+    }
+    List<BackendInfo> found = listener == null ? List.of() : found();
+    double cold = coldMicros();
+    RunInfo info =
+        new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
+    if (listener != null) {
+      listener.planned(lines());
+      listener.started(info);
+    }
+    List<SizeResult> results = new ArrayList<>();
+    for (DataType type : options.types()) {
+      for (ReduceOp.Kind op : ops()) {
+        TestData data = new TestData(type, op, nranks, backend);
+        for (int root : roots()) {
+          runSizes(type, op, root, data, results);
+        }
+      }
+    }
+    double warm = warmMicros();
+    RunResult result =
+        new RunResult(
+            info,
+            results,
+            cold,
+            warm,
+            new LineLatency(firstLine, lastLine),
+            listener == null ? null : ranks.first().memory(),
+            meter == null ? null : meter.finished(options.localRanks() * bufferBytes()),
+            LocalDateTime.now(clock));
+    if (listener != null) {
+      listener.finished(result);
+    }
+    // Nobody leaves, and is missed, before the report is written.
+    crew.barrier();
+    // Not after a failure: unloading could wait for a device that is stuck.
+    kernels.close();
+    return result;
+  }
+
+  private long bufferBytes() {
+    return ranks.first().memory().bufferBytes();
+  }
+
+  private List<BackendInfo> found() {
+    BackendInfo host = Backend.HOST.info();
+    return backend == Backend.HOST ? List.of(host) : List.of(host, backend.info());
+  }
+
+  /** Measured by the thread that reports; the others wait at the next barrier meanwhile. */
+  private OptionalDouble lineNanos() {
+    return listener == null || !careful ? OptionalDouble.empty() : LineProbe.nanos(nranks);
+  }
+
+  /** Since the last call. */
+  private LineLatency line() {
+    OptionalDouble before = lastLine;
+    lastLine = lineNanos();
+    return new LineLatency(before, lastLine);
+  }
+
+  private List<ReduceOp.Kind> ops() {
+    return program.reduces() ? options.ops() : List.of(ReduceOp.Kind.SUM);
+  }
+
+  private long lines() {
+    return (long) options.types().size()
+        * ops().size()
+        * roots().length
+        * options.sweep().sizes().count()
+        * method.cycles();
+  }
+
+  private int[] roots() {
+    if (!program.rooted()) {
+      return new int[] {-1};
+    }
+    return options.root() >= 0 ? new int[] {options.root()} : IntStream.range(0, nranks).toArray();
+  }
+
+  /** Time of the first operation of this program in this process, before anything else ran. */
+  private double coldMicros() {
+    return firstMicros();
+  }
+
+  /** The same operation, measured in the same way, when everything has run: the median of some. */
+  private double warmMicros() {
+    double[] times = new double[WARM_CALLS];
+    for (int i = 0; i < WARM_CALLS; i++) {
+      times[i] = firstMicros();
+    }
+    Arrays.sort(times);
+    return times[WARM_CALLS / 2];
+  }
+
+  /** An operation of the first size and kind, from one barrier to its end on the slowest rank. */
+  private double firstMicros() {
+    long bytes = options.sweep().minBytes();
+    ranks.prepare(
+        Case.of(program, options.types().getFirst(), ops().getFirst(), roots()[0], nranks, bytes),
+        false,
+        1);
+    return crew.max(timing.nanos(1, Blocking.NONE)) / 1e3 / method.aggregated();
+  }
+
+  private void runSizes(
+      DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
+    Contents contents = new Contents(type, kernels);
+    warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
+    if (listener != null && careful && firstLine.isEmpty()) {
+      // Now that the compilers have time for it.
+      LineProbe.warmUp();
+    }
+    lastLine = lineNanos();
+    firstLine = firstLine.isPresent() ? firstLine : lastLine;
+    for (long cycle = 0; cycle < method.cycles() || method.cycles() == 0; cycle++) {
+      options
+          .sweep()
+          .sizes()
+          .forEach(
+              bytes -> {
+                Case size = Case.of(program, type, op, root, nranks, bytes);
+                SizeResult result = measured(size, data, contents);
+                if (method.cycles() > 0) {
+                  results.add(result);
+                }
+                if (listener != null) {
+                  listener.measured(result);
+                }
+              });
+    }
+  }
+
+  private SizeResult measured(Case size, TestData data, Contents contents) {
+    Measurement outOfPlace = measure(size, data, contents, false);
+    Measurement inPlace = program.inPlace() ? measure(size, data, contents, true) : null;
+    return new SizeResult(
+        size.size(),
+        size.shape().count(),
+        size.type().label(),
+        program.reduces() ? size.op().label() : "none",
+        size.root(),
+        outOfPlace,
+        inPlace,
+        options.iterations(),
+        line(),
+        LocalDateTime.now(clock));
+  }
+
+  private Measurement measure(Case size, TestData data, Contents contents, boolean inPlace) {
+    int slices = options.iterations() * method.aggregated();
+    ranks.prepare(size, inPlace, options.rotate() ? slices : 1);
+    for (LocalRank rank : ranks) {
+      contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
+    }
+    timing.nanos(1, options.blocking());
+    issueTimes.clear();
+    List<Double> rounds = method.graphLaunches() > 0 ? replayedRounds() : plainRounds();
+    double micros = median(rounds);
+    double algBw = size.algorithmBandwidth(micros / 1e6);
+    IterationTimes iterations = method.perIteration() ? eachIteration() : null;
+    OptionalLong wrong =
+        options.check() > 0
+            ? OptionalLong.of(countWrong(size, data, contents, inPlace))
+            : OptionalLong.empty();
+    return new Measurement(
+        micros, algBw, size.busBandwidth(algBw), wrong, rounds, median(issueTimes), iterations);
+  }
+
+  private List<Double> plainRounds() {
+    int all = options.iterations();
+    return rounds(
+        careful || turns != null ? operationsPerRound() : all,
+        iterations -> timing.nanos(iterations, options.blocking()));
+  }
+
+  private List<Double> replayedRounds() {
+    int all = options.iterations();
+    List<ExecutableGraph> graphs = ranks.capture(() -> timing.issue(all));
+    try {
+      return rounds(
+          all,
+          iterations ->
+              timing.replayNanos(graphs, method.graphLaunches()) / method.graphLaunches());
+    } finally {
+      Closing.all(graphs);
+    }
+  }
+
+  /** Runs all iterations once more, with a mark between them. */
+  private IterationTimes eachIteration() {
+    int count = options.iterations();
+    int threads = allRanks / ranks.size();
+    int thread = ranks.first().world().rank() / ranks.size();
+    double[] all = new double[threads * count];
+    if (careful) {
+      // Marks take their time the first time.
+      timing.eachMicros(count, options.blocking());
+      CompilerThreads.awaitIdle();
+    }
+    double[] own = timing.eachMicros(count, options.blocking());
+    System.arraycopy(own, 0, all, thread * count, count);
+    double[] sums = crew.sums(all);
+    List<List<Double>> perProcess = new ArrayList<>();
+    for (int first = 0; first < threads; first += options.threads()) {
+      int from = first;
+      perProcess.add(IntStream.range(0, count).mapToObj(i -> longest(sums, from, i)).toList());
+    }
+    return IterationTimes.of(method.skipped(), perProcess);
+  }
+
+  /** The longest of a process's threads, the first of which is given, in an iteration. */
+  private double longest(double[] times, int firstThread, int iteration) {
+    return IntStream.range(firstThread, firstThread + options.threads())
+        .mapToDouble(thread -> times[thread * options.iterations() + iteration])
+        .max()
+        .orElseThrow();
+  }
+
+  /**
+   * How many operations to time at once: all iterations; but where that is long, as few as waiting
+   * for them does not matter, so that there are several times to tell noise from. In turns that
+   * holds for all sizes: a turn has to be longer than what passing it takes. The fastest of some
+   * decides: one that was held up by something else would not.
+   */
+  private int operationsPerRound() {
+    double one = Double.MAX_VALUE;
+    for (int i = 0; i < ESTIMATES; i++) {
+      one = Math.min(one, crew.max(timing.nanos(1, options.blocking())));
+      if (turns == null && one * options.iterations() < 2 * ROUND_NANOS) {
+        return options.iterations();
+      }
+    }
+    int most = turns == null ? options.iterations() : MOST_IN_A_TURN;
+    return (int) Math.clamp(Math.ceil(ROUND_NANOS / one), 1, most);
+  }
+
+  /**
+   * Times all iterations, and again and again as long as that takes little; returns the times of an
+   * operation in each round, in µs. Twenty operations of 0.2 µs are over before a processor has
+   * noticed; one time slice lost to another thread would multiply the result. What ran while a
+   * compiler did is run again.
+   *
+   * @param nanos runs iterations and says how long it took
+   */
+  private List<Double> rounds(int perRound, IntToLongFunction nanos) {
+    if (careful) {
+      CompilerThreads.awaitIdle();
+    }
+    discarded = 0;
+    if (turns != null) {
+      return roundsInTurns(turns, perRound, nanos);
+    }
+    if (!careful) {
+      return List.of(round(perRound, nanos));
+    }
+    int least = Math.ceilDiv(options.iterations(), perRound);
+    List<Double> times = new ArrayList<>();
+    double total = 0;
+    while (times.size() < least
+        || total < LONG_NANOS && times.size() < FEW_BATCHES
+        || total < ENOUGH_NANOS && times.size() < MOST_BATCHES) {
+      // All ranks come to the same time, and so to the same decision.
+      double micros = quietRound(perRound, nanos);
+      times.add(micros);
+      total += micros * 1e3 * perRound * method.aggregated();
+    }
+    return times;
+  }
+
+  /** The same with the other run's rounds between. */
+  private List<Double> roundsInTurns(Turns turns, int perRound, IntToLongFunction nanos) {
+    int before = (int) Math.ceil(LEAD_IN * perRound);
+    List<Double> times = new ArrayList<>();
+    while (times.size() < ROUNDS_IN_TURNS) {
+      turns.pass(crew);
+      long unused = nanos.applyAsLong(before);
+      times.add(careful ? quietRound(perRound, nanos) : round(perRound, nanos));
+    }
+    return times;
+  }
+
+  /** A round that no compiler disturbed, unless there are too many that one did. */
+  private double quietRound(int perRound, IntToLongFunction nanos) {
+    while (true) {
+      long before = CompilerThreads.compileMillis();
+      double micros = round(perRound, nanos);
+      boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
+      if (discarded == MOST_DISCARDED || crew.max(disturbed ? 1 : 0) == 0) {
+        return micros;
+      }
+      discarded++;
+      issueTimes.removeLast();
+      CompilerThreads.awaitIdle();
+    }
+  }
+
+  private static double median(List<Double> values) {
+    List<Double> sorted = values.stream().sorted().toList();
+    int middle = sorted.size() / 2;
+    return sorted.size() % 2 == 1
+        ? sorted.get(middle)
+        : (sorted.get(middle - 1) + sorted.get(middle)) / 2;
+  }
+
+  /** Time of one operation of a round in µs, of the ranks as {@code -a} wants it. */
+  private double round(int iterations, IntToLongFunction nanos) {
+    double operations = 1e3 * iterations * method.aggregated();
+    double micros = ofAllRanks(nanos.applyAsLong(iterations) / operations);
+    int launches = Math.max(1, method.graphLaunches());
+    issueTimes.add(ofAllRanks(timing.issueNanos() / operations / launches));
+    return micros;
+  }
+
+  /** Each rank of this thread took as long as the thread. */
+  private double ofAllRanks(double mine) {
+    boolean hasRank0 = ranks.first().world().rank() == 0;
+    return crew.average(method.average(), mine, ranks.size(), allRanks, hasRank0);
+  }
+
+  /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */
+  private long countWrong(Case size, TestData data, Contents contents, boolean inPlace) {
+    for (int check = 0; check < options.check(); check++) {
+      long seed = ++checks;
+      for (LocalRank rank : ranks) {
+        contents.poison(rank.recv(0), expected(size, data, rank, seed, inPlace));
+        contents.write(rank.send(0), program.sent(size, data, rank.rank(), seed));
+      }
+      crew.barrier();
+      if (method.graphLaunches() > 0) {
+        ranks.captured(() -> ranks.launch(0), 1);
+      } else {
+        ranks.launch(0);
+        ranks.synchronize();
+      }
+      long wrong = 0;
+      for (LocalRank rank : ranks) {
+        Wrong found = contents.check(rank.recv(0), expected(size, data, rank, seed, inPlace));
+        if (found.count() > 0) {
+          // Asked for here: without an error nobody has to wait for the logger to be set up.
+          LogManager.getLogger(Worker.class).warn("{} of rank {}: {}", program, rank.rank(), found);
+        }
+        wrong += found.count();
+      }
+      long all = (long) crew.sum(wrong);
+      if (all > 0) {
+        return all;
+      }
+    }
+    return 0;
+  }
+
+  private List<Block> expected(
+      Case size, TestData data, LocalRank rank, long seed, boolean inPlace) {
+    return inPlace
+        ? program.expectedInPlace(size, data, rank.rank(), seed)
+        : program.expected(size, data, rank.rank(), seed);
+  }
+}

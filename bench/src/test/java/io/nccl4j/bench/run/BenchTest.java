@@ -1,0 +1,250 @@
+package io.nccl4j.bench.run;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.bench.options.Blocking;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.program.AllReduceProgram;
+import io.nccl4j.bench.program.Case;
+import io.nccl4j.bench.program.DelegatingProgram;
+import io.nccl4j.bench.program.PreparedCall;
+import io.nccl4j.bench.program.Program;
+import io.nccl4j.bench.program.SendRecvProgram;
+import io.nccl4j.bench.result.Measurement;
+import io.nccl4j.bench.result.RunInfo;
+import io.nccl4j.bench.result.RunListener;
+import io.nccl4j.bench.result.RunResult;
+import io.nccl4j.bench.result.SizeResult;
+import java.time.Clock;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.OptionalLong;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Runs on the host backend. */
+@Timeout(120)
+class BenchTest {
+  private static final class Recorder implements RunListener {
+    private final List<String> calls = new ArrayList<>();
+
+    @Override
+    public void started(RunInfo info) {
+      calls.add("started");
+    }
+
+    @Override
+    public void measured(SizeResult result) {
+      calls.add("measured " + result.size());
+    }
+
+    @Override
+    public void finished(RunResult result) {
+      calls.add("finished");
+    }
+  }
+
+  private static Options.Builder options() {
+    return Options.builder()
+        .backend(Backend.HOST)
+        .minBytes(64)
+        .maxBytes(4096)
+        .stepFactor(8)
+        .iterations(3);
+  }
+
+  private static RunResult run(Program program, Options options, RunListener listener)
+      throws InterruptedException {
+    RankRange range = RankRange.alone(options);
+    return new Bench(program, options, range, listener, Clock.systemUTC(), false).run();
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1, 1", "2, 1", "1, 2", "2, 2"})
+  void measuresAndVerifiesAllReduce(int threads, int gpus) throws InterruptedException {
+    Options options = options().threads(threads).gpus(gpus).check(2).build();
+    Recorder recorder = new Recorder();
+    RunResult result = run(new AllReduceProgram(), options, recorder);
+    assertEquals(
+        List.of("started", "measured 64", "measured 512", "measured 4096", "finished"),
+        recorder.calls);
+    assertTrue(result.correct());
+    assertEquals(threads * gpus, result.info().ranks().size());
+    assertEquals(Backend.HOST, result.info().backend());
+    assertTrue(result.coldMicros() > 0);
+    assertEquals(2L * 4096, Objects.requireNonNull(result.memory()).bufferBytes());
+    assertEquals(1, result.info().found().size());
+    for (SizeResult size : result.sizes()) {
+      assertEquals("sum", size.redop());
+      assertEquals(size.size() / 4, size.count());
+      for (Measurement measured : List.of(size.outOfPlace(), size.inPlace())) {
+        assertTrue(measured.micros() > 0);
+        assertEquals(OptionalLong.of(0), measured.wrong());
+        assertEquals(size.size() / 1e3 / measured.micros(), measured.algBw(), 1e-9);
+        assertEquals(List.of(measured.micros()), measured.rounds());
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1, 1", "3, 1", "1, 3"})
+  void measuresAndVerifiesSendRecv(int threads, int gpus) throws InterruptedException {
+    Options options = options().threads(threads).gpus(gpus).build();
+    RunResult result = run(new SendRecvProgram(), options, new Recorder());
+    assertTrue(result.correct());
+    SizeResult last = result.sizes().getLast();
+    assertEquals(OptionalLong.of(0), last.outOfPlace().wrong());
+    assertNull(last.inPlace());
+    assertEquals("none", last.redop());
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void everyBlockingModeRuns(Blocking blocking) throws InterruptedException {
+    Options options = options().threads(2).blocking(blocking).check(0).build();
+    RunResult result = run(new AllReduceProgram(), options, new Recorder());
+    assertEquals(OptionalLong.empty(), result.sizes().getFirst().outOfPlace().wrong());
+  }
+
+  @Test
+  void warmsTheCompilersUp() throws InterruptedException {
+    Options options = options().threads(2).build();
+    Clock clock = Clock.systemUTC();
+    RankRange range = RankRange.alone(options);
+    long start = System.nanoTime();
+    RunResult result =
+        new Bench(new AllReduceProgram(), options, range, new Recorder(), clock).run();
+    assertTrue(System.nanoTime() - start < 20_000_000_000L);
+    assertTrue(result.correct());
+    Measurement measured = result.sizes().getFirst().outOfPlace();
+    assertTrue(measured.rounds().size() > 1, measured::toString);
+    assertTrue(measured.rounds().stream().anyMatch(r -> r <= measured.micros()));
+    assertTrue(measured.rounds().stream().anyMatch(r -> r >= measured.micros()));
+    // Measured from the thread of a rank, which is bound.
+    boolean possible = LineProbe.nanos(2).isPresent();
+    assertEquals(possible, result.line().beforeNanos().isPresent());
+    assertEquals(possible, result.line().afterNanos().isPresent());
+  }
+
+  @Test
+  void everyTypeAndReductionIsRight() throws InterruptedException {
+    Options options =
+        options()
+            .threads(3)
+            .minBytes(512)
+            .maxBytes(512)
+            .warmup(0)
+            .iterations(1)
+            .ops(Options.ops("all"))
+            .types(Options.types("all"))
+            .build();
+    RunResult result = run(new AllReduceProgram(), options, new Recorder());
+    assertEquals(12 * 6, result.sizes().size());
+    assertEquals(
+        List.of(),
+        result.sizes().stream()
+            .filter(
+                size ->
+                    size.outOfPlace().wrong().orElse(1) > 0 || size.inPlace().wrong().orElse(1) > 0)
+            .toList());
+  }
+
+  /** Like {@link AllReduceProgram}, but writes over some elements of rank 1's result. */
+  private static Program corrupting(int elements) {
+    return new DelegatingProgram(new AllReduceProgram()) {
+      @Override
+      public PreparedCall prepare(
+          Communicator communicator,
+          DeviceBuffer send,
+          DeviceBuffer recv,
+          Case size,
+          ReduceOp op,
+          Stream stream) {
+        PreparedCall original = super.prepare(communicator, send, recv, size, op, stream);
+        return stage -> {
+          original.issue(stage);
+          if (communicator.rank() == 1) {
+            stream.fill(recv.slice(4, 4L * elements), (byte) 0x55);
+          }
+        };
+      }
+    };
+  }
+
+  @Test
+  void countsCorruptedElements() throws InterruptedException {
+    for (int elements : new int[] {1, 7}) {
+      Options options = options().threads(2).build();
+      RunResult result = run(corrupting(elements), options, new Recorder());
+      assertEquals(6, result.wrongMeasurements());
+      for (SizeResult size : result.sizes()) {
+        assertEquals(OptionalLong.of(elements), size.outOfPlace().wrong());
+        assertEquals(OptionalLong.of(elements), size.inPlace().wrong());
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"2, 1", "1, 2", "2, 2"})
+  void aFailingRankEndsTheRun(int threads, int gpus) {
+    IllegalStateException failure = new IllegalStateException("rank 1 fails");
+    Program failing =
+        new DelegatingProgram(new AllReduceProgram()) {
+          private final AtomicInteger left = new AtomicInteger(10);
+
+          @Override
+          public PreparedCall prepare(
+              Communicator communicator,
+              DeviceBuffer send,
+              DeviceBuffer recv,
+              Case size,
+              ReduceOp op,
+              Stream stream) {
+            PreparedCall original = super.prepare(communicator, send, recv, size, op, stream);
+            return stage -> {
+              if (communicator.rank() == 1 && left.decrementAndGet() == 0) {
+                throw failure;
+              }
+              original.issue(stage);
+            };
+          }
+        };
+    Options options = options().threads(threads).gpus(gpus).build();
+    assertSame(
+        failure,
+        assertThrows(IllegalStateException.class, () -> run(failing, options, new Recorder())));
+  }
+
+  @Test
+  void aFailingListenerEndsTheRun() {
+    RunListener failing =
+        new RunListener() {
+          @Override
+          public void started(RunInfo info) {}
+
+          @Override
+          public void measured(SizeResult result) {
+            throw new IllegalStateException("no room");
+          }
+
+          @Override
+          public void finished(RunResult result) {}
+        };
+    Options options = options().threads(2).build();
+    assertThrows(IllegalStateException.class, () -> run(new AllReduceProgram(), options, failing));
+  }
+}

@@ -1,0 +1,25 @@
+package io.nccl4j.bench.run;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Device;
+import java.util.OptionalDouble;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class LineProbeTest {
+  @Test
+  void measuresWhereThreadsCanBeBound() throws InterruptedException {
+    boolean[] bound = new boolean[1];
+    Thread.ofPlatform().start(() -> bound[0] = Device.get(Backend.HOST, 0).bindThread()).join();
+    boolean possible = bound[0] && Runtime.getRuntime().availableProcessors() > 1;
+    OptionalDouble nanos = LineProbe.nanos(2);
+    assertEquals(possible, nanos.isPresent());
+    // From two threads of one core to two sockets, and a machine that is busy with something else.
+    assertTrue(
+        nanos.isEmpty() || nanos.getAsDouble() > 1 && nanos.getAsDouble() < 1e6, nanos::toString);
+  }
+}

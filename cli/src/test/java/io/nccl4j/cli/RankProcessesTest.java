@@ -1,0 +1,217 @@
+package io.nccl4j.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
+import io.nccl4j.Backend;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Runs of several processes on the host backend. */
+@Tag("process")
+@Timeout(240)
+class RankProcessesTest {
+  private static final String SHORT = "allreduce --backend host -b 8 -e 128 -f 4 -n 5 -w 0";
+  // Runs for hours; tests end it.
+  private static final String LONG =
+      "allreduce --backend host -b 8 -e 64M -i 8 -n 1000 -w 0 --procs 2";
+
+  @TempDir Path folder;
+
+  private Jvm start(String line) throws IOException {
+    return Jvm.start(folder, "parent", Map.of(), line);
+  }
+
+  private static List<String> rows(Jvm jvm) throws IOException {
+    return jvm.outLines().stream().filter(line -> !line.startsWith("#")).toList();
+  }
+
+  private static void checkTable(Jvm jvm, int ranks) throws IOException {
+    assertEquals(3, rows(jvm).size(), jvm.outLines().toString());
+    assertEquals("0", rows(jvm).getLast().strip().split(" +")[12]);
+    assertEquals(
+        ranks, jvm.outLines().stream().filter(line -> line.startsWith("#  Rank ")).count());
+    assertTrue(jvm.outLines().contains("# Out of bounds values : 0 OK"));
+  }
+
+  @Test
+  void twoProcessesRunTogether() throws Exception {
+    Path json = folder.resolve("run.json");
+    try (Jvm parent = start(SHORT + " --procs 2 -J " + json)) {
+      assertEquals(0, parent.await(), () -> read(parent.err()));
+      checkTable(parent, 2);
+      assertEquals(List.of(), parent.errLines());
+      assertFalse(Files.exists(folder.resolve("run.json.0")));
+      assertTrue(Files.readString(json).contains("\"end_time\""));
+      assertFalse(Files.readString(json).contains("NCCL4J_UNIQUE_ID="));
+    }
+  }
+
+  @Test
+  void selfTestsRunInProcesses() throws Exception {
+    try (Jvm parent = start("selftest fifo-leak -n 200 --procs 2")) {
+      assertEquals(0, parent.await(), () -> read(parent.out()) + read(parent.err()));
+      assertEquals(3, rows(parent).size(), parent.outLines().toString());
+      assertEquals("# OK: nothing is lost", parent.outLines().getLast());
+    }
+  }
+
+  /**
+   * One pair with and one without: whatever the machine does, the code of an allReduce takes long
+   * to load and compile, and none of that is left after a warm-up.
+   */
+  @Test
+  void theFirstCallAfterAWarmUpIsFast() throws Exception {
+    Path json = folder.resolve("first.json");
+    try (Jvm parent = start("selftest first-call --pairs 1 -J " + json)) {
+      parent.await();
+      List<String> rows = rows(parent);
+      assertEquals(2, rows.size(), () -> read(parent.out()) + read(parent.err()));
+      assertTrue(rows.getFirst().startsWith(" sendrecv "), rows::toString);
+      String[] allReduce = rows.getLast().strip().split(" +");
+      assertEquals("allreduce", allReduce[0]);
+      double cold = Double.parseDouble(allReduce[3]);
+      double warm = Double.parseDouble(allReduce[5]);
+      assertTrue(warm * 5 <= cold, "warm " + warm + " us, cold " + cold + " us");
+      assertTrue(Files.readString(json).contains("\"goal_us\""), () -> read(json));
+    }
+  }
+
+  /** The goal itself; it takes a machine that does nothing else. */
+  @Tag("long")
+  @Test
+  @Timeout(1800)
+  void theFirstCallAfterAWarmUpMeetsItsGoal() throws Exception {
+    Path json = folder.resolve("first.json");
+    try (Jvm parent = start("selftest first-call -J " + json)) {
+      assertEquals(0, parent.process().waitFor());
+      assertFalse(Files.readString(json).contains("\"goal_met\" : false"), () -> read(json));
+    }
+  }
+
+  @Test
+  void processesThreadsAndGroupsMultiply() throws Exception {
+    try (Jvm parent = start(SHORT + " --procs 2 -t 2 -g 2")) {
+      assertEquals(0, parent.await(), () -> read(parent.err()));
+      checkTable(parent, 8);
+    }
+  }
+
+  private static String read(Path file) {
+    try {
+      return Files.readString(file);
+    } catch (IOException e) {
+      return e.toString();
+    }
+  }
+
+  @Test
+  void aKilledChildEndsTheRun() throws Exception {
+    try (Jvm parent = start(LONG)) {
+      List<ProcessHandle> children = parent.awaitChildren(2);
+      parent.awaitLine("           8");
+      long pid = rankOne(parent);
+      ProcessHandle.of(pid).orElseThrow().destroyForcibly();
+      int code = parent.await();
+      assertEquals(128 + 9, code, read(parent.err()));
+      assertTrue(
+          parent.errLines().contains("nccl4j: rank 1 (process " + pid + ") ended with signal 9"),
+          read(parent.err()));
+      Jvm.awaitEnd(children, 3000);
+    }
+  }
+
+  private static long rankOne(Jvm parent) throws IOException {
+    String line =
+        parent.outLines().stream()
+            .filter(text -> text.startsWith("#  Rank  1"))
+            .findFirst()
+            .orElseThrow();
+    return Long.parseLong(line.split(" +")[6]);
+  }
+
+  @Test
+  void noChildOutlivesAKilledParent() throws Exception {
+    try (Jvm parent = start(LONG)) {
+      List<ProcessHandle> children = parent.awaitChildren(2);
+      parent.awaitLine("           8");
+      parent.process().destroyForcibly();
+      Jvm.awaitEnd(children, 3000);
+    }
+  }
+
+  @Test
+  void noChildOutlivesAParentKilledEarly() throws Exception {
+    try (Jvm parent = start(LONG)) {
+      List<ProcessHandle> children = parent.awaitChildren(2);
+      parent.process().destroyForcibly();
+      Jvm.awaitEnd(children, 10_000);
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({"INT, 2", "TERM, 15"})
+  void aSignalEndsAll(String signal, int number) throws Exception {
+    assumeFalse(
+        isIgnored(number), "this process ignores SIG" + signal + ", and so do its children");
+    try (Jvm parent = start(LONG)) {
+      List<ProcessHandle> children = parent.awaitChildren(2);
+      parent.awaitLine("           8");
+      String pid = Long.toString(parent.process().pid());
+      assertEquals(0, new ProcessBuilder("kill", "-" + signal, pid).start().waitFor());
+      assertEquals(128 + number, parent.await());
+      Jvm.awaitEnd(children, 3000);
+    }
+  }
+
+  /** As shells have it for SIGINT in background jobs: a JVM leaves it at that. */
+  private static boolean isIgnored(int signal) throws IOException {
+    String mask =
+        Files.readAllLines(Path.of("/proc/self/status")).stream()
+            .filter(line -> line.startsWith("SigIgn:"))
+            .findFirst()
+            .orElseThrow()
+            .substring("SigIgn:".length())
+            .strip();
+    return (Long.parseUnsignedLong(mask, 16) >>> signal - 1 & 1) != 0;
+  }
+
+  @Test
+  void ranksMayBeStartedByAnybody() throws Exception {
+    String id = UniqueId.create(Backend.HOST).toString();
+    together(Map.of("NCCL4J_UNIQUE_ID", id));
+  }
+
+  @Test
+  void ranksMayMeetThroughAFile() throws Exception {
+    Path file = folder.resolve("id");
+    together(Map.of("NCCL4J_UNIQUE_ID_FILE", file.toString()));
+    assertFalse(Files.exists(file));
+  }
+
+  private void together(Map<String, String> meeting) throws Exception {
+    Map<String, String> first = new java.util.HashMap<>(meeting);
+    first.putAll(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "2"));
+    Map<String, String> second = new java.util.HashMap<>(meeting);
+    second.putAll(Map.of("NCCL4J_RANK", "1", "NCCL4J_NRANKS", "2"));
+    try (Jvm one = Jvm.start(folder, "one", first, SHORT);
+        Jvm two = Jvm.start(folder, "two", second, SHORT)) {
+      assertEquals(0, one.await(), () -> read(one.err()));
+      assertEquals(0, two.await(), () -> read(two.err()));
+      checkTable(one, 2);
+      assertEquals(List.of(), two.outLines());
+    }
+  }
+}
