@@ -2,6 +2,8 @@ package io.nccl4j.jmh;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.OperationsPerInvocation;
 import org.openjdk.jmh.annotations.Param;
@@ -33,8 +35,8 @@ public class GraphReplayBenchmark extends HostBenchmark {
   /** What a step is. */
   @Param public Way way;
 
-  private TwoRanks ranks;
-  private RawExchange raw;
+  private @Nullable TwoRanks ranks;
+  private @Nullable RawExchange raw;
 
   /** Connects the ranks, and captures. */
   @Setup
@@ -50,17 +52,18 @@ public class GraphReplayBenchmark extends HostBenchmark {
   /** Disconnects them. */
   @TearDown
   public void close() {
-    if (raw == null) {
-      ranks.close();
-    } else {
+    if (raw != null) {
       raw.close();
+    }
+    if (ranks != null) {
+      ranks.close();
     }
   }
 
   /** One step: all operations, waited for; returns the first sum. */
   @Benchmark
   public float step() {
-    return raw == null ? ranks.step() : raw.step();
+    return raw == null ? Objects.requireNonNull(ranks).step() : raw.step();
   }
 
   /** Work in the FIFO of rank 0, in bytes. */

@@ -410,9 +410,9 @@ final class BenchCommand implements Callable<Integer> {
         yes("stream_null", nullStream),
         timeout,
         Setup.Registration.values()[upTo("local_register", registration, 2)],
-        ctaPolicy == null ? null : NcclOptions.CtaPolicy.values()[upTo("cta_policy", ctaPolicy, 2)],
-        -1,
-        null);
+        ctaPolicy == null
+            ? null
+            : NcclOptions.CtaPolicy.values()[upTo("cta_policy", ctaPolicy, 2)]);
   }
 
   private Method method() {

@@ -100,10 +100,10 @@ final class RankEnvironment {
 
   /** The ranks of this process; it may wait for rank 0 to leave the token. */
   RankRange range() {
-    boolean alone =
-        launch == null || nranks == options.localRanks() && !launch.launcher().equals(OWN);
-    return alone
+    Launch given = launch;
+    boolean alone = nranks == options.localRanks();
+    return given == null || alone && !given.launcher().equals(OWN)
         ? RankRange.alone(options)
-        : new RankRange(firstRank, nranks, launch.uniqueId(options.backend()));
+        : new RankRange(firstRank, nranks, given.uniqueId(options.backend()));
   }
 }

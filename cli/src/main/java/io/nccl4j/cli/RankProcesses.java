@@ -178,28 +178,11 @@ final class RankProcesses {
     endAll();
   }
 
-  /** Asks every process to end, and after a moment makes it. */
   private void endAll() {
-    List<Child> all;
+    List<Process> all;
     synchronized (children) {
-      all = List.copyOf(children);
+      all = children.stream().map(Child::process).toList();
     }
-    all.forEach(child -> child.process().destroy());
-    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(GRACE_SECONDS);
-    boolean wasInterrupted = false;
-    for (Child child : all) {
-      try {
-        long left = deadline - System.nanoTime();
-        if (!child.process().waitFor(Math.max(0, left), TimeUnit.NANOSECONDS)) {
-          child.process().destroyForcibly();
-        }
-      } catch (InterruptedException e) {
-        wasInterrupted = true;
-        child.process().destroyForcibly();
-      }
-    }
-    if (wasInterrupted) {
-      Thread.currentThread().interrupt();
-    }
+    Processes.end(all);
   }
 }

@@ -3,32 +3,22 @@ package io.nccl4j.cli;
 import io.nccl4j.bench.selftest.Soak;
 import java.time.Duration;
 import java.util.Locale;
-import me.tongfei.progressbar.DelegatingProgressBarConsumer;
-import me.tongfei.progressbar.ProgressBar;
-import me.tongfei.progressbar.ProgressBarBuilder;
-import me.tongfei.progressbar.ProgressBarStyle;
-import org.jspecify.annotations.Nullable;
 
 /** How far a soak is: a progress bar on a terminal, else a line now and then. */
 final class SoakProgress implements Soak.Listener, AutoCloseable {
-  private static final int WIDTH = 78;
-  private static final String ERASE = "\r\u001b[K";
-
   private final Context context;
-  private @Nullable ProgressBar bar;
+  private final Bar bar;
 
   SoakProgress(Context context) {
     this.context = context;
+    this.bar = new Bar(context.err());
   }
 
   @Override
   public void progress(Soak.Result soFar, Duration of) {
     if (context.hasTerminal()) {
-      ProgressBar shown = bar == null ? bar(of) : bar;
-      bar = shown;
-      shown.stepTo((long) soFar.seconds());
-      shown.setExtraMessage(soFar.episodes() + " episodes");
-      shown.refresh();
+      bar.show("soak", of.toSeconds(), " s");
+      bar.moveTo((long) soFar.seconds(), soFar.episodes() + " episodes");
       return;
     }
     context
@@ -47,37 +37,15 @@ final class SoakProgress implements Soak.Listener, AutoCloseable {
             of.toSeconds());
   }
 
-  private ProgressBar bar(Duration of) {
-    return new ProgressBarBuilder()
-        .setTaskName("soak")
-        .setInitialMax(of.toSeconds())
-        .setUnit(" s", 1)
-        .setStyle(ProgressBarStyle.ASCII)
-        .setUpdateIntervalMillis((int) Duration.ofDays(1).toMillis())
-        .setConsumer(new DelegatingProgressBarConsumer(this::draw, WIDTH))
-        .build();
-  }
-
-  private synchronized void draw(String text) {
-    context.err().print(ERASE + text);
-    context.err().flush();
-  }
-
   @Override
   public void problem(String text) {
-    if (bar != null) {
-      draw("");
-    }
+    bar.erase();
     context.err().println("nccl4j: soak: " + text);
   }
 
   /** Takes the bar off the terminal. */
   @Override
   public void close() {
-    if (bar != null) {
-      bar.close();
-      bar = null;
-      draw("");
-    }
+    bar.close();
   }
 }

@@ -11,7 +11,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
@@ -21,7 +20,6 @@ import java.util.stream.Stream;
  */
 final class TakingTurns {
   private static final long LOOK_MILLIS = 1;
-  private static final long GRACE_SECONDS = 2;
   private static final List<Integer> RESULT_CODES =
       List.of(ExitCode.OK.number(), ExitCode.WRONG_DATA.number());
 
@@ -175,22 +173,12 @@ final class TakingTurns {
     }
   }
 
-  /** Asks the commands, and what they started, to end, and after a moment makes them. */
   private void endAll() {
-    List<ProcessHandle> all;
+    List<Process> all;
     synchronized (processes) {
-      all =
-          processes.stream()
-              .map(Process::toHandle)
-              .flatMap(one -> Stream.concat(one.descendants(), Stream.of(one)))
-              .filter(ProcessHandle::isAlive)
-              .toList();
+      all = List.copyOf(processes);
     }
-    all.forEach(ProcessHandle::destroy);
-    CompletableFuture<?>[] ends =
-        all.stream().map(ProcessHandle::onExit).toArray(CompletableFuture[]::new);
-    CompletableFuture.allOf(ends).completeOnTimeout(null, GRACE_SECONDS, TimeUnit.SECONDS).join();
-    all.forEach(ProcessHandle::destroyForcibly);
+    Processes.end(all);
   }
 
   private void forgetHook() {

@@ -74,11 +74,6 @@ public final class Pattern {
     return bits[column(index, seed)];
   }
 
-  /** The column of one element. */
-  int columnAt(long index) {
-    return column(index, seed);
-  }
-
   private static int column(long index, long seed) {
     long x = (index + seed) * 0x9e3779b97f4a7c15L;
     x = (x ^ x >>> 32) * 0xd6e8feb86659fd93L;

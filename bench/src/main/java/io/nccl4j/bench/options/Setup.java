@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * @param registration how NCCL is told of the buffers
  * @param ctaPolicy what NCCL saves CTAs for; null leaves it to NCCL
  * @param firstDevice device of each process's first rank; −1 for that with the rank's number
- * @param split the groups of ranks; null for one group
+ * @param grouping the groups of ranks; null for one group
  */
 public record Setup(
     boolean parallelInit,
@@ -53,9 +53,19 @@ public record Setup(
     }
   }
 
+  /** What options say; the device and the groups are the environment's to say. */
+  public Setup(
+      boolean parallelInit,
+      boolean nullStream,
+      int timeoutSeconds,
+      Registration registration,
+      NcclOptions.@Nullable CtaPolicy ctaPolicy) {
+    this(parallelInit, nullStream, timeoutSeconds, registration, ctaPolicy, -1, null);
+  }
+
   /** nccl-tests' defaults. */
   public static Setup standard() {
-    return new Setup(false, false, 0, Registration.NONE, null, -1, null);
+    return new Setup(false, false, 0, Registration.NONE, null);
   }
 
   /**

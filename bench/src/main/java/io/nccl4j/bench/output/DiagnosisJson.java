@@ -1,9 +1,7 @@
 package io.nccl4j.bench.output;
 
-import com.fasterxml.jackson.core.JsonGenerator;
 import io.nccl4j.Diagnosis;
 import io.nccl4j.SharedMemorySegment;
-import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.List;
@@ -25,61 +23,39 @@ public final class DiagnosisJson {
       Diagnosis diagnosis,
       List<SharedMemorySegment> removed,
       List<Path> removedIds) {
-    JsonWriter.print(
+    Json.Fields document =
+        new Json.Fields().with("nccl4j_version", version).with("healthy", diagnosis.isHealthy());
+    for (Diagnosis.Status status : Diagnosis.Status.values()) {
+      document.with(label(status) + "_count", diagnosis.count(status));
+    }
+    Json.print(
         out,
-        json -> {
-          json.writeStartObject();
-          json.writeStringField("nccl4j_version", version);
-          json.writeBooleanField("healthy", diagnosis.isHealthy());
-          for (Diagnosis.Status status : Diagnosis.Status.values()) {
-            json.writeNumberField(label(status) + "_count", diagnosis.count(status));
-          }
-          json.writeArrayFieldStart("checks");
-          for (Diagnosis.Check check : diagnosis.checks()) {
-            json.writeStartObject();
-            json.writeStringField("name", check.name());
-            json.writeStringField("status", label(check.status()));
-            json.writeStringField("found", check.found());
-            text(json, "remedy", check.remedy());
-            json.writeEndObject();
-          }
-          json.writeEndArray();
-          segments(json, "segments", diagnosis.segments());
-          segments(json, "removed", removed);
-          json.writeArrayFieldStart("removed_ids");
-          for (Path id : removedIds) {
-            json.writeString(id.toString());
-          }
-          json.writeEndArray();
-          json.writeEndObject();
-        });
+        document
+            .with("checks", diagnosis.checks(), DiagnosisJson::check)
+            .with("segments", diagnosis.segments(), DiagnosisJson::segment)
+            .with("removed", removed, DiagnosisJson::segment)
+            .with("removed_ids", removedIds, Path::toString));
   }
 
-  private static void segments(JsonGenerator json, String name, List<SharedMemorySegment> segments)
-      throws IOException {
-    json.writeArrayFieldStart(name);
-    for (SharedMemorySegment segment : segments) {
-      json.writeStartObject();
-      json.writeStringField("path", segment.path());
-      json.writeNumberField("bytes", segment.bytes());
-      json.writeStringField("owner", segment.owner());
-      json.writeNumberField("age_s", segment.age().toSeconds());
-      json.writeStringField("use", label(segment.use()));
-      text(json, "reason", segment.reason());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
+  private static Json.Fields check(Diagnosis.Check check) {
+    return new Json.Fields()
+        .with("name", check.name())
+        .with("status", label(check.status()))
+        .with("found", check.found())
+        .with("remedy", Json.known(check.remedy()));
+  }
+
+  private static Json.Fields segment(SharedMemorySegment segment) {
+    return new Json.Fields()
+        .with("path", segment.path())
+        .with("bytes", segment.bytes())
+        .with("owner", segment.owner())
+        .with("age_s", segment.age().toSeconds())
+        .with("use", label(segment.use()))
+        .with("reason", Json.known(segment.reason()));
   }
 
   private static String label(Enum<?> value) {
     return value.name().toLowerCase(Locale.ROOT);
-  }
-
-  private static void text(JsonGenerator json, String name, String value) throws IOException {
-    if (value.isEmpty()) {
-      json.writeNullField(name);
-    } else {
-      json.writeStringField(name, value);
-    }
   }
 }

@@ -1,8 +1,6 @@
 package io.nccl4j.bench.output;
 
-import com.fasterxml.jackson.core.JsonGenerator;
 import io.nccl4j.bench.run.FirstCall;
-import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 
@@ -22,52 +20,39 @@ public final class FirstCallJson {
       List<FirstCall.Times> cold,
       List<FirstCall.Times> warm,
       List<FirstCall.Summary> summaries) {
-    try (JsonWriter writer = JsonWriter.open(file)) {
-      writer.write(
-          json -> {
-            json.writeStartObject();
-            json.writeStringField("nccl4j_version", version);
-            json.writeNumberField("size", FirstCall.BYTES);
-            json.writeArrayFieldStart("results");
-            for (FirstCall.Summary summary : summaries) {
-              one(json, summary);
-            }
-            json.writeEndArray();
-            pairs(json, "cold", cold);
-            pairs(json, "warm", warm);
-            json.writeEndObject();
-          });
-      return writer.file();
+    Json.Fields document =
+        new Json.Fields()
+            .with("nccl4j_version", version)
+            .with("size", FirstCall.BYTES)
+            .with("results", summaries, FirstCallJson::summary)
+            .with("cold", cold, FirstCallJson::times)
+            .with("warm", warm, FirstCallJson::times);
+    try (JsonFile written = JsonFile.create(file)) {
+      written.write(json -> Json.write(json, document));
+      return written.path();
     }
   }
 
-  private static void one(JsonGenerator json, FirstCall.Summary summary) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("operation", summary.operation().label());
-    json.writeNumberField("pairs", summary.pairs());
-    json.writeNumberField("cold_median_us", summary.coldMedian());
-    json.writeNumberField("cold_max_us", summary.coldMost());
-    json.writeNumberField("warm_median_us", summary.warmMedian());
-    json.writeNumberField("warm_max_us", summary.warmMost());
-    json.writeNumberField("steady_median_us", summary.steadyMedian());
-    json.writeNumberField("steady_p99_us", summary.steadyP99());
-    json.writeNumberField("goal_us", summary.goal());
-    json.writeBooleanField("goal_met", summary.meetsGoal());
-    json.writeBooleanField("okay", summary.passed());
-    json.writeEndObject();
+  private static Json.Fields summary(FirstCall.Summary summary) {
+    return new Json.Fields()
+        .with("operation", summary.operation().label())
+        .with("pairs", summary.pairs())
+        .with("cold_median_us", summary.coldMedian())
+        .with("cold_max_us", summary.coldMost())
+        .with("warm_median_us", summary.warmMedian())
+        .with("warm_max_us", summary.warmMost())
+        .with("steady_median_us", summary.steadyMedian())
+        .with("steady_p99_us", summary.steadyP99())
+        .with("goal_us", summary.goal())
+        .with("goal_met", summary.meetsGoal())
+        .with("okay", summary.passed());
   }
 
-  private static void pairs(JsonGenerator json, String name, List<FirstCall.Times> times)
-      throws IOException {
-    json.writeArrayFieldStart(name);
-    for (FirstCall.Times time : times) {
-      json.writeStartObject();
-      json.writeStringField("operation", time.operation().label());
-      json.writeNumberField("first_us", time.first());
-      json.writeNumberField("steady_median_us", time.median());
-      json.writeNumberField("steady_p99_us", time.p99());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
+  private static Json.Fields times(FirstCall.Times times) {
+    return new Json.Fields()
+        .with("operation", times.operation().label())
+        .with("first_us", times.first())
+        .with("steady_median_us", times.median())
+        .with("steady_p99_us", times.p99());
   }
 }

@@ -1,11 +1,12 @@
 package io.nccl4j.bench.output;
 
-import com.fasterxml.jackson.core.JsonGenerator;
+import static io.nccl4j.bench.output.Json.known;
+
 import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
+import io.nccl4j.BackendInfo.Fact;
 import io.nccl4j.BackendInfo.Feature;
 import io.nccl4j.BackendInfo.LibraryInfo;
-import java.io.IOException;
 import java.io.PrintStream;
 import java.util.List;
 
@@ -20,118 +21,74 @@ public final class InfoJson {
    */
   public static void write(
       PrintStream out, String version, String java, String home, List<BackendInfo> backends) {
-    JsonWriter.print(
+    Json.print(
         out,
-        json -> {
-          json.writeStartObject();
-          json.writeStringField("nccl4j_version", version);
-          json.writeStringField("java", java);
-          json.writeStringField("java_home", home);
-          json.writeBooleanField("usable", backends.stream().anyMatch(BackendInfo::isUsable));
-          json.writeArrayFieldStart("backends");
-          for (BackendInfo backend : backends) {
-            one(json, backend);
-          }
-          json.writeEndArray();
-          json.writeEndObject();
-        });
+        new Json.Fields()
+            .with("nccl4j_version", version)
+            .with("java", java)
+            .with("java_home", home)
+            .with("usable", backends.stream().anyMatch(BackendInfo::isUsable))
+            .with("backends", backends, InfoJson::all));
   }
 
-  private static void one(JsonGenerator json, BackendInfo backend) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("backend", backend.backend().label());
-    json.writeBooleanField("usable", backend.isUsable());
-    text(json, "problem", backend.problem());
-    text(json, "remedy", backend.remedy());
-    json.writeArrayFieldStart("libraries");
-    for (LibraryInfo library : backend.libraries()) {
-      json.writeStartObject();
-      library(json, library);
-      json.writeArrayFieldStart("tried");
-      for (String place : library.tried()) {
-        json.writeString(place);
-      }
-      json.writeEndArray();
-      json.writeEndObject();
-    }
-    json.writeEndArray();
-    devices(json, backend);
-    json.writeArrayFieldStart("features");
-    for (Feature feature : backend.features()) {
-      json.writeStartObject();
-      json.writeStringField("name", feature.name());
-      json.writeBooleanField("present", feature.isPresent());
-      text(json, "needs", feature.needs());
-      text(json, "reason", feature.reason());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
-    facts(json, backend);
-    json.writeEndObject();
+  private static Json.Fields all(BackendInfo backend) {
+    return new Json.Fields()
+        .with("backend", backend.backend().label())
+        .with("usable", backend.isUsable())
+        .with("problem", known(backend.problem()))
+        .with("remedy", known(backend.remedy()))
+        .with(
+            "libraries",
+            backend.libraries(),
+            library -> library(library).with("tried", library.tried()))
+        .with("devices", backend.devices(), InfoJson::device)
+        .with("features", backend.features(), InfoJson::feature)
+        .with("facts", facts(backend));
   }
 
-  /** Writes what a run should keep of it: not what was searched and what it could do. */
-  static void found(JsonGenerator json, BackendInfo backend) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("backend", backend.backend().label());
-    json.writeArrayFieldStart("libraries");
-    for (LibraryInfo library : backend.libraries()) {
-      json.writeStartObject();
-      library(json, library);
-      json.writeEndObject();
-    }
-    json.writeEndArray();
-    devices(json, backend);
-    facts(json, backend);
-    json.writeEndObject();
+  /** What a run should keep of it: not what was searched and what it could do. */
+  static Json.Fields found(BackendInfo backend) {
+    return new Json.Fields()
+        .with("backend", backend.backend().label())
+        .with("libraries", backend.libraries(), InfoJson::library)
+        .with("devices", backend.devices(), InfoJson::device)
+        .with("facts", facts(backend));
   }
 
-  private static void library(JsonGenerator json, LibraryInfo library) throws IOException {
-    json.writeStringField("name", library.name());
-    text(json, "path", library.path());
-    text(json, "found_by", library.foundBy());
-    text(json, "version", library.version());
-    text(json, "headers", library.headers());
-    text(json, "floor", library.floor());
-    text(json, "problem", library.problem());
+  private static Json.Fields library(LibraryInfo library) {
+    return new Json.Fields()
+        .with("name", library.name())
+        .with("path", known(library.path()))
+        .with("found_by", known(library.foundBy()))
+        .with("version", known(library.version()))
+        .with("headers", known(library.headers()))
+        .with("floor", known(library.floor()))
+        .with("problem", known(library.problem()));
   }
 
-  private static void devices(JsonGenerator json, BackendInfo backend) throws IOException {
-    json.writeArrayFieldStart("devices");
-    for (DeviceInfo device : backend.devices()) {
-      json.writeStartObject();
-      json.writeNumberField("ordinal", device.ordinal());
-      text(json, "name", device.name());
-      text(json, "compute_capability", device.computeCapability());
-      number(json, "memory_bytes", device.memoryBytes());
-      number(json, "free_bytes", device.freeBytes());
-      text(json, "pci_address", device.pciAddress());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
+  private static Json.Fields device(DeviceInfo device) {
+    return new Json.Fields()
+        .with("ordinal", device.ordinal())
+        .with("name", known(device.name()))
+        .with("compute_capability", known(device.computeCapability()))
+        .with("memory_bytes", known(device.memoryBytes()))
+        .with("free_bytes", known(device.freeBytes()))
+        .with("pci_address", known(device.pciAddress()));
   }
 
-  private static void facts(JsonGenerator json, BackendInfo backend) throws IOException {
-    json.writeObjectFieldStart("facts");
-    for (BackendInfo.Fact fact : backend.facts()) {
-      json.writeStringField(fact.name(), fact.value());
-    }
-    json.writeEndObject();
+  private static Json.Fields feature(Feature feature) {
+    return new Json.Fields()
+        .with("name", feature.name())
+        .with("present", feature.isPresent())
+        .with("needs", known(feature.needs()))
+        .with("reason", known(feature.reason()));
   }
 
-  private static void text(JsonGenerator json, String name, String value) throws IOException {
-    if (value.isEmpty()) {
-      json.writeNullField(name);
-    } else {
-      json.writeStringField(name, value);
+  private static Json.Fields facts(BackendInfo backend) {
+    Json.Fields facts = new Json.Fields();
+    for (Fact fact : backend.facts()) {
+      facts.with(fact.name(), fact.value());
     }
-  }
-
-  private static void number(JsonGenerator json, String name, long value) throws IOException {
-    if (value < 0) {
-      json.writeNullField(name);
-    } else {
-      json.writeNumberField(name, value);
-    }
+    return facts;
   }
 }

@@ -1,11 +1,7 @@
 package io.nccl4j.bench.output;
 
-import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
-import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
-import io.nccl4j.BackendInfo;
 import io.nccl4j.NcclMemoryStatistics;
-import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Sweep;
@@ -21,20 +17,10 @@ import io.nccl4j.bench.result.RunListener;
 import io.nccl4j.bench.result.RunResult;
 import io.nccl4j.bench.result.SizeResult;
 import java.io.IOException;
-import java.io.OutputStream;
-import java.io.PrintStream;
-import java.io.StringWriter;
-import java.io.UncheckedIOException;
-import java.nio.file.FileAlreadyExistsException;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.time.LocalDateTime;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalDouble;
-import java.util.OptionalInt;
-import java.util.OptionalLong;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
@@ -49,25 +35,13 @@ import org.jspecify.annotations.Nullable;
  */
 public final class JsonWriter implements RunListener, AutoCloseable {
   private static final int SCHEMA = 3;
-  private static final int MAX_COLLISIONS = 10_000;
 
-  private interface Step {
-    void run() throws IOException;
-  }
-
-  /** Writes a whole document. */
-  public interface Document {
-    void write(JsonGenerator json) throws IOException;
-  }
-
-  private final Path file;
-  private final JsonGenerator json;
+  private final JsonFile file;
   private boolean inResults;
   private boolean cpuTime;
 
-  private JsonWriter(Path file, JsonGenerator json) {
+  private JsonWriter(JsonFile file) {
     this.file = file;
-    this.json = json;
   }
 
   /**
@@ -76,55 +50,28 @@ public final class JsonWriter implements RunListener, AutoCloseable {
    *
    * @param arguments of the command line
    * @param environment all variables; only those of NCCL, CUDA and nccl4j are written
-   * @throws SystemErrorException if it cannot be created
+   * @throws io.nccl4j.SystemErrorException if it cannot be created
    */
   public static JsonWriter create(
       Path file, List<String> arguments, Map<String, String> environment, LocalDateTime start) {
-    JsonWriter writer = open(file);
-    writer.begin(arguments, environment, start);
+    JsonWriter writer = new JsonWriter(JsonFile.create(file));
+    Json.Fields first =
+        new Json.Fields()
+            .with("version", SCHEMA)
+            .with("start_time", TextWriter.TIME.format(start))
+            .with("args", arguments)
+            .with("env", shown(environment));
+    writer.file.write(
+        json -> {
+          json.writeStartObject();
+          Json.writeFields(json, first);
+        });
     return writer;
-  }
-
-  /** Creates the file and writes nothing. */
-  static JsonWriter open(Path file) {
-    Path candidate = file;
-    for (int i = 0; i < MAX_COLLISIONS; i++) {
-      try {
-        OutputStream stream = Files.newOutputStream(candidate, StandardOpenOption.CREATE_NEW);
-        JsonGenerator json = new JsonFactory().createGenerator(stream);
-        json.setPrettyPrinter(new DefaultPrettyPrinter());
-        return new JsonWriter(candidate, json);
-      } catch (FileAlreadyExistsException taken) {
-        candidate = file.resolveSibling(file.getFileName() + "." + i);
-      } catch (IOException e) {
-        throw failed(candidate, e);
-      }
-    }
-    throw new SystemErrorException(
-        file + " and all its numbered alternatives exist", "name another file");
-  }
-
-  /** Writes a document and a line end to a stream, which stays open. */
-  public static void print(PrintStream out, Document document) {
-    StringWriter text = new StringWriter();
-    try (JsonGenerator json = new JsonFactory().createGenerator(text)) {
-      json.setPrettyPrinter(new DefaultPrettyPrinter());
-      document.write(json);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
-    out.println(text);
-  }
-
-  private static SystemErrorException failed(Path file, IOException cause) {
-    return (SystemErrorException)
-        new SystemErrorException("cannot write " + file + ": " + cause, "name a writable file")
-            .causedBy(cause);
   }
 
   /** The file that is written. */
   public Path file() {
-    return file;
+    return file.path();
   }
 
   /** The variables that may be written: those of NCCL, CUDA and nccl4j but for the secret. */
@@ -137,303 +84,209 @@ public final class JsonWriter implements RunListener, AutoCloseable {
             .toList();
   }
 
-  private void begin(List<String> arguments, Map<String, String> environment, LocalDateTime start) {
-    step(
-        () -> {
-          json.writeStartObject();
-          json.writeNumberField("version", SCHEMA);
-          json.writeStringField("start_time", TextWriter.TIME.format(start));
-          strings("args", arguments);
-          strings("env", shown(environment));
-        });
-  }
-
-  private void strings(String name, List<String> values) throws IOException {
-    json.writeArrayFieldStart(name);
-    for (String value : values) {
-      json.writeString(value);
-    }
-    json.writeEndArray();
-  }
-
   @Override
   public void started(RunInfo info) {
-    step(
-        () -> {
-          number("nccl_version", info.ncclVersion());
-          json.writeStringField("nccl4j_version", info.version());
-          json.writeStringField("backend", info.backend().label());
-          TurnSeat seat = info.options().method().seat();
-          if (seat != null) {
-            json.writeStringField("turns", seat.pair());
-          }
-          json.writeObjectFieldStart("config");
-          config(info.options());
-          json.writeArrayFieldStart("devices");
-          for (RankInfo rank : info.ranks()) {
-            device(rank);
-          }
-          json.writeEndArray();
-          json.writeEndObject();
-          json.writeObjectFieldStart("system");
-          json.writeStringField(
-              "java", Runtime.version() + " " + System.getProperty("java.vendor"));
-          json.writeStringField(
-              "os", System.getProperty("os.name") + " " + System.getProperty("os.version"));
-          json.writeStringField("arch", System.getProperty("os.arch"));
-          json.writeArrayFieldStart("backends");
-          for (BackendInfo backend : info.found()) {
-            InfoJson.found(json, backend);
-          }
-          json.writeEndArray();
-          json.writeEndObject();
+    cpuTime = info.options().method().cpuTime();
+    Json.Fields fields =
+        new Json.Fields()
+            .with("nccl_version", info.ncclVersion())
+            .with("nccl4j_version", info.version())
+            .with("backend", info.backend().label());
+    TurnSeat seat = info.options().method().seat();
+    if (seat != null) {
+      fields.with("turns", seat.pair());
+    }
+    fields
+        .with("config", config(info.options()).with("devices", info.ranks(), JsonWriter::device))
+        .with("system", system(info));
+    file.write(
+        json -> {
+          Json.writeFields(json, fields);
           json.writeArrayFieldStart("results");
           inResults = true;
-          cpuTime = info.options().method().cpuTime();
         });
   }
 
-  private void config(Options options) throws IOException {
+  private static Json.Fields config(Options options) {
     Sweep sweep = options.sweep();
-    json.writeNumberField("nthreads", options.threads());
-    json.writeNumberField("ngpus", options.gpus());
-    json.writeNumberField("minimum_bytes", sweep.minBytes());
-    json.writeNumberField("maximum_bytes", sweep.maxBytes());
-    if (sweep.stepFactor() > 1) {
-      json.writeNumberField("step_factor", sweep.stepFactor());
-    } else {
-      json.writeNumberField("step_bytes", sweep.stepBytes());
-    }
-    json.writeNumberField("warmup_iters", options.warmup());
-    json.writeNumberField("iterations", options.iterations());
-    json.writeNumberField("aggregated_iterations", options.method().aggregated());
-    json.writeNumberField("validation", options.check());
-    json.writeNumberField("graph", options.method().graphLaunches());
-    json.writeBooleanField("blocking_collectives", options.blocking() != Blocking.NONE);
-    json.writeBooleanField("per_iter_timing", options.method().perIteration());
-    json.writeNumberField("per_iter_skip", options.method().skipped());
-    json.writeBooleanField("parallel_init", options.setup().parallelInit());
+    boolean factor = sweep.stepFactor() > 1;
+    return new Json.Fields()
+        .with("nthreads", options.threads())
+        .with("ngpus", options.gpus())
+        .with("minimum_bytes", sweep.minBytes())
+        .with("maximum_bytes", sweep.maxBytes())
+        .with(
+            factor ? "step_factor" : "step_bytes", factor ? sweep.stepFactor() : sweep.stepBytes())
+        .with("warmup_iters", options.warmup())
+        .with("iterations", options.iterations())
+        .with("aggregated_iterations", options.method().aggregated())
+        .with("validation", options.check())
+        .with("graph", options.method().graphLaunches())
+        .with("blocking_collectives", options.blocking() != Blocking.NONE)
+        .with("per_iter_timing", options.method().perIteration())
+        .with("per_iter_skip", options.method().skipped())
+        .with("parallel_init", options.setup().parallelInit());
   }
 
-  private void device(RankInfo rank) throws IOException {
-    json.writeStartObject();
-    json.writeNumberField("rank", rank.rank());
-    json.writeNumberField("group", rank.group());
-    json.writeNumberField("pid", rank.pid());
-    json.writeStringField("hostname", rank.host());
-    json.writeNumberField("device", rank.device());
-    json.writeStringField("device_hex", rank.deviceId());
-    json.writeStringField("device_info", rank.deviceName());
-    json.writeEndObject();
+  private static Json.Fields device(RankInfo rank) {
+    return new Json.Fields()
+        .with("rank", rank.rank())
+        .with("group", rank.group())
+        .with("pid", rank.pid())
+        .with("hostname", rank.host())
+        .with("device", rank.device())
+        .with("device_hex", rank.deviceId())
+        .with("device_info", rank.deviceName());
+  }
+
+  private static Json.Fields system(RunInfo info) {
+    return new Json.Fields()
+        .with("java", Runtime.version() + " " + System.getProperty("java.vendor"))
+        .with("os", System.getProperty("os.name") + " " + System.getProperty("os.version"))
+        .with("arch", System.getProperty("os.arch"))
+        .with("backends", info.found(), InfoJson::found);
   }
 
   @Override
   public void measured(SizeResult result) {
-    step(
-        () -> {
-          json.writeStartObject();
-          json.writeNumberField("size", result.size());
-          json.writeNumberField("count", result.count());
-          json.writeStringField("type", result.type());
-          json.writeStringField("redop", result.redop());
-          json.writeNumberField("root", result.root());
-          placement("out_of_place", result.outOfPlace());
-          placement("in_place", result.inPlace());
-          iterations("out_of_place_per_iter", result.outOfPlace());
-          iterations("in_place_per_iter", result.inPlace());
-          line(result.line());
-          json.writeNumberField("actual_iterations", result.iterations());
-          json.writeStringField("experiment_name", "");
-          json.writeEndObject();
-        });
+    Json.Fields fields =
+        new Json.Fields()
+            .with("size", result.size())
+            .with("count", result.count())
+            .with("type", result.type())
+            .with("redop", result.redop())
+            .with("root", result.root())
+            .with("out_of_place", placement(result.outOfPlace()))
+            .with("in_place", placement(result.inPlace()));
+    iterations(fields, "out_of_place_per_iter", result.outOfPlace());
+    iterations(fields, "in_place_per_iter", result.inPlace());
+    fields
+        .with("line_latency_ns", line(result.line()))
+        .with("actual_iterations", result.iterations())
+        .with("experiment_name", "");
+    file.write(json -> Json.write(json, fields));
   }
 
-  private void placement(String name, @Nullable Measurement measured) throws IOException {
+  private Json.@Nullable Fields placement(@Nullable Measurement measured) {
     if (measured == null) {
-      json.writeNullField(name);
-      return;
+      return null;
     }
-    json.writeObjectFieldStart(name);
-    json.writeNumberField("time", measured.micros());
+    Json.Fields fields = new Json.Fields().with("time", measured.micros());
     if (cpuTime) {
-      json.writeNumberField("cpu_time", measured.cpuMicros());
+      fields.with("cpu_time", measured.cpuMicros());
     }
-    json.writeNumberField("alg_bw", measured.algBw());
-    json.writeNumberField("bus_bw", measured.busBw());
-    number("nwrong", measured.wrong());
-    numbers("rounds_us", measured.rounds());
-    json.writeEndObject();
+    return fields
+        .with("alg_bw", measured.algBw())
+        .with("bus_bw", measured.busBw())
+        .with("nwrong", measured.wrong())
+        .with("rounds_us", measured.rounds());
   }
 
-  private void iterations(String name, @Nullable Measurement measured) throws IOException {
+  private static void iterations(Json.Fields to, String name, @Nullable Measurement measured) {
     IterationTimes each = measured == null ? null : measured.iterations();
     if (each == null) {
       return;
     }
-    json.writeObjectFieldStart(name);
-    json.writeNumberField("skipped_iterations", each.skipped());
-    json.writeNumberField("min_us", each.min());
-    json.writeNumberField("max_us", each.max());
-    json.writeNumberField("avg_us", each.average());
-    json.writeNumberField("p50_us", each.percentile(50));
-    json.writeNumberField("p95_us", each.percentile(95));
-    json.writeNumberField("p99_us", each.percentile(99));
-    json.writeNumberField("stdev_us", each.deviation());
-    json.writeNumberField("cv_pct", each.variation());
-    numbers("times_us", each.micros());
+    Json.Fields fields =
+        new Json.Fields()
+            .with("skipped_iterations", each.skipped())
+            .with("min_us", each.min())
+            .with("max_us", each.max())
+            .with("avg_us", each.average())
+            .with("p50_us", each.percentile(50))
+            .with("p95_us", each.percentile(95))
+            .with("p99_us", each.percentile(99))
+            .with("stdev_us", each.deviation())
+            .with("cv_pct", each.variation())
+            .with("times_us", each.micros());
     if (each.perProcess().size() > 1) {
-      json.writeArrayFieldStart("per_process_max_times_us");
-      for (List<Double> times : each.perProcess()) {
-        numbers(null, times);
-      }
-      json.writeEndArray();
+      fields.with("per_process_max_times_us", each.perProcess());
     }
-    json.writeEndObject();
-  }
-
-  private void numbers(@Nullable String name, List<Double> values) throws IOException {
-    if (name != null) {
-      json.writeFieldName(name);
-    }
-    json.writeStartArray();
-    for (double value : values) {
-      json.writeNumber(value);
-    }
-    json.writeEndArray();
-  }
-
-  private void number(String name, OptionalInt value) throws IOException {
-    number(name, value.isEmpty() ? OptionalLong.empty() : OptionalLong.of(value.getAsInt()));
-  }
-
-  private void number(String name, OptionalLong value) throws IOException {
-    if (value.isEmpty()) {
-      json.writeNullField(name);
-    } else {
-      json.writeNumberField(name, value.getAsLong());
-    }
-  }
-
-  private void number(String name, OptionalDouble value) throws IOException {
-    if (value.isEmpty()) {
-      json.writeNullField(name);
-    } else {
-      json.writeNumberField(name, value.getAsDouble());
-    }
+    to.with(name, fields);
   }
 
   @Override
   public void finished(RunResult result) {
-    step(
-        () -> {
-          endResults();
-          json.writeObjectFieldStart("out_of_bounds");
-          json.writeNumberField("count", result.wrongMeasurements());
-          json.writeBooleanField("okay", result.correct());
-          json.writeEndObject();
-          json.writeObjectFieldStart("average_bus_bandwidth");
-          json.writeNumberField("bandwidth", result.averageBusBw());
-          if (result.info().options().method().minBusBw() == 0) {
-            json.writeNullField("okay");
-          } else {
-            json.writeBooleanField("okay", result.fastEnough());
-          }
-          json.writeEndObject();
-          json.writeNumberField("cold_time_us", result.coldMicros());
-          json.writeNumberField("warm_time_us", result.warmMicros());
-          line(result.line());
-          memory(result.memory());
-          phases(result.phases());
-          strings("errors", List.of());
-          json.writeStringField("end_time", TextWriter.TIME.format(result.end()));
-          json.close();
-        });
-  }
-
-  private void line(LineLatency line) throws IOException {
-    json.writeObjectFieldStart("line_latency_ns");
-    number("before", line.beforeNanos());
-    number("after", line.afterNanos());
-    json.writeEndObject();
-  }
-
-  private void memory(@Nullable MemoryUse memory) throws IOException {
-    if (memory == null) {
-      json.writeNullField("memory");
-      return;
-    }
-    json.writeObjectFieldStart("memory");
-    json.writeNumberField("buffer_bytes", memory.bufferBytes());
-    number("peak_resident_bytes", memory.peakResidentBytes());
-    number("shared_resident_bytes", memory.sharedResidentBytes());
-    NcclMemoryStatistics nccl = memory.nccl();
-    if (nccl == null) {
-      json.writeNullField("nccl");
-      json.writeStringField("nccl_problem", memory.ncclProblem());
-    } else {
-      json.writeObjectFieldStart("nccl");
-      json.writeNumberField("suspendable_bytes", nccl.suspendableBytes());
-      json.writeNumberField("persistent_bytes", nccl.persistentBytes());
-      json.writeNumberField("total_bytes", nccl.totalBytes());
-      json.writeEndObject();
-    }
-    json.writeEndObject();
-  }
-
-  private void phases(@Nullable MemoryPhases phases) throws IOException {
+    boolean floor = result.info().options().method().minBusBw() > 0;
+    Json.Fields fields =
+        new Json.Fields()
+            .with(
+                "out_of_bounds",
+                new Json.Fields()
+                    .with("count", result.wrongMeasurements())
+                    .with("okay", result.correct()))
+            .with(
+                "average_bus_bandwidth",
+                new Json.Fields()
+                    .with("bandwidth", result.averageBusBw())
+                    .with("okay", floor ? result.fastEnough() : null))
+            .with("cold_time_us", result.coldMicros())
+            .with("warm_time_us", result.warmMicros())
+            .with("line_latency_ns", line(result.line()))
+            .with("memory", memory(result.memory()));
+    MemoryPhases phases = result.phases();
     if (phases != null) {
-      json.writeObjectFieldStart("memory_phases");
-      json.writeNumberField("initialization_bytes", phases.initialization());
-      json.writeNumberField("user_bytes", phases.user());
-      json.writeNumberField("collective_bytes", phases.collective());
-      json.writeEndObject();
+      fields.with(
+          "memory_phases",
+          new Json.Fields()
+              .with("initialization_bytes", phases.initialization())
+              .with("user_bytes", phases.user())
+              .with("collective_bytes", phases.collective()));
     }
+    end(fields, List.of(), result.end());
+  }
+
+  private static Json.Fields line(LineLatency line) {
+    return new Json.Fields().with("before", line.beforeNanos()).with("after", line.afterNanos());
+  }
+
+  private static Json.@Nullable Fields memory(@Nullable MemoryUse memory) {
+    if (memory == null) {
+      return null;
+    }
+    NcclMemoryStatistics nccl = memory.nccl();
+    Json.Fields fields =
+        new Json.Fields()
+            .with("buffer_bytes", memory.bufferBytes())
+            .with("peak_resident_bytes", memory.peakResidentBytes())
+            .with("shared_resident_bytes", memory.sharedResidentBytes());
+    return nccl == null
+        ? fields.with("nccl", null).with("nccl_problem", memory.ncclProblem())
+        : fields.with(
+            "nccl",
+            new Json.Fields()
+                .with("suspendable_bytes", nccl.suspendableBytes())
+                .with("persistent_bytes", nccl.persistentBytes())
+                .with("total_bytes", nccl.totalBytes()));
   }
 
   /** The run ended with a failure instead of a result. */
   public void failed(String message, LocalDateTime end) {
-    if (json.isClosed()) {
-      return;
+    if (!file.isComplete()) {
+      end(new Json.Fields(), List.of(message), end);
     }
-    step(
-        () -> {
-          endResults();
-          strings("errors", List.of(message));
-          json.writeStringField("end_time", TextWriter.TIME.format(end));
-          json.close();
-        });
   }
 
-  private void endResults() throws IOException {
+  private void end(Json.Fields fields, List<String> errors, LocalDateTime end) {
+    fields.with("errors", errors).with("end_time", TextWriter.TIME.format(end));
+    file.write(
+        json -> {
+          endResults(json);
+          Json.writeFields(json, fields);
+        });
+    file.close();
+  }
+
+  private void endResults(JsonGenerator json) throws IOException {
     if (inResults) {
       json.writeEndArray();
     }
     inResults = false;
   }
 
-  /** Writes a document of another kind. */
-  void write(Document document) {
-    step(() -> document.write(json));
-  }
-
-  private void step(Step step) {
-    try {
-      step.run();
-      if (!json.isClosed()) {
-        json.flush();
-      }
-    } catch (IOException e) {
-      throw failed(file, e);
-    }
-  }
-
   /** Completes the document and closes the file. */
   @Override
   public void close() {
-    try {
-      json.close();
-    } catch (IOException e) {
-      throw failed(file, e);
-    }
+    file.close();
   }
 }

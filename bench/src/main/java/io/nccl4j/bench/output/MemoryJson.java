@@ -1,17 +1,15 @@
 package io.nccl4j.bench.output;
 
-import com.fasterxml.jackson.core.JsonGenerator;
 import io.nccl4j.Backend;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPrediction;
+import io.nccl4j.MemoryQuery;
 import io.nccl4j.MemoryQuery.Lever;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.bench.run.MemoryMeasurement;
-import java.io.IOException;
 import java.io.PrintStream;
 import java.util.EnumSet;
 import java.util.Locale;
-import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /** Writes what a communicator will take, and has taken, as JSON; all sizes are bytes. */
@@ -25,99 +23,77 @@ public final class MemoryJson {
    */
   public static void write(
       PrintStream out, MemoryPrediction prediction, @Nullable MemoryMeasurement measured) {
-    JsonWriter.print(
-        out,
-        json -> {
-          json.writeStartObject();
-          json.writeStringField("backend", prediction.query().backend().label());
-          json.writeObjectFieldStart("query");
-          for (Lever lever : levers(prediction.query().backend())) {
-            long value = prediction.query().value(lever);
-            String name = lever.label().replace('-', '_');
-            if (value < 0) {
-              json.writeNullField(name);
-            } else {
-              json.writeNumberField(name, value);
-            }
-          }
-          json.writeEndObject();
-          predicted(json, prediction);
-          if (measured != null) {
-            measured(json, measured);
-          }
-          json.writeEndObject();
-        });
-  }
-
-  private static Set<Lever> levers(Backend backend) {
-    return backend == Backend.HOST
-        ? EnumSet.range(Lever.NRANKS, Lever.PEERS)
-        : EnumSet.allOf(Lever.class);
-  }
-
-  private static void predicted(JsonGenerator json, MemoryPrediction prediction)
-      throws IOException {
-    json.writeArrayFieldStart("predicted");
-    for (MemoryPrediction.Line line : prediction.lines()) {
-      json.writeStartObject();
-      json.writeStringField("purpose", line.purpose().label());
-      json.writeStringField("place", line.place().label());
-      json.writeStringField("taken_by", line.when().label());
-      json.writeNumberField("bytes", line.bytes());
-      json.writeStringField("basis", line.basis().name().toLowerCase(Locale.ROOT));
-      json.writeStringField("source", line.source());
-      json.writeEndObject();
+    Json.Fields document =
+        new Json.Fields()
+            .with("backend", prediction.query().backend().label())
+            .with("query", query(prediction.query()))
+            .with("predicted", prediction.lines(), MemoryJson::predicted)
+            .with("sums", sums(prediction))
+            .with("shm_bytes_per_node", prediction.shmBytesPerNode());
+    if (measured != null) {
+      document.with("measured", measured.steps(), MemoryJson::step);
     }
-    json.writeEndArray();
-    json.writeObjectFieldStart("sums");
+    Json.print(out, document);
+  }
+
+  private static Json.Fields query(MemoryQuery query) {
+    Json.Fields values = new Json.Fields();
+    for (Lever lever :
+        query.backend() == Backend.HOST
+            ? EnumSet.range(Lever.NRANKS, Lever.PEERS)
+            : EnumSet.allOf(Lever.class)) {
+      values.with(lever.label().replace('-', '_'), Json.known(query.value(lever)));
+    }
+    return values;
+  }
+
+  private static Json.Fields predicted(MemoryPrediction.Line line) {
+    return new Json.Fields()
+        .with("purpose", line.purpose().label())
+        .with("place", line.place().label())
+        .with("taken_by", line.when().label())
+        .with("bytes", line.bytes())
+        .with("basis", line.basis().name().toLowerCase(Locale.ROOT))
+        .with("source", line.source());
+  }
+
+  private static Json.Fields sums(MemoryPrediction prediction) {
+    Json.Fields sums = new Json.Fields();
     for (MemoryPlace place : MemoryPlace.values()) {
-      json.writeNumberField(place.label(), prediction.bytes(place));
+      sums.with(place.label(), prediction.bytes(place));
     }
-    json.writeEndObject();
-    json.writeNumberField("shm_bytes_per_node", prediction.shmBytesPerNode());
+    return sums;
   }
 
-  private static void measured(JsonGenerator json, MemoryMeasurement measured) throws IOException {
-    json.writeArrayFieldStart("measured");
-    for (MemoryMeasurement.Step step : measured.steps()) {
-      json.writeStartObject();
-      json.writeStringField("after", step.label());
-      json.writeArrayFieldStart("ranks");
-      for (MemoryReport report : step.ranks()) {
-        report(json, report);
-      }
-      json.writeEndArray();
-      json.writeEndObject();
-    }
-    json.writeEndArray();
+  private static Json.Fields step(MemoryMeasurement.Step step) {
+    return new Json.Fields()
+        .with("after", step.label())
+        .with("ranks", step.ranks(), MemoryJson::report);
   }
 
-  private static void report(JsonGenerator json, MemoryReport report) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("of", report.title());
-    json.writeArrayFieldStart("lines");
-    for (MemoryReport.Line line : report.lines()) {
-      json.writeStartObject();
-      json.writeStringField("purpose", line.purpose().label());
-      json.writeStringField("place", line.place().label());
-      json.writeNumberField("bytes", line.bytes());
-      json.writeNumberField("most_bytes", line.peakBytes());
-      json.writeStringField("basis", line.basis());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
-    json.writeArrayFieldStart("comparisons");
-    for (MemoryReport.Comparison comparison : report.comparisons()) {
-      json.writeStartObject();
-      json.writeStringField("what", comparison.what());
-      json.writeNumberField("booked_bytes", comparison.bookedBytes());
-      json.writeStringField("booked_basis", comparison.bookedBasis());
-      json.writeNumberField("measured_bytes", comparison.measuredBytes());
-      json.writeStringField("measured_basis", comparison.measuredBasis());
-      json.writeNumberField("difference_bytes", comparison.differenceBytes());
-      json.writeEndObject();
-    }
-    json.writeEndArray();
-    json.writeEndObject();
+  private static Json.Fields report(MemoryReport report) {
+    return new Json.Fields()
+        .with("of", report.title())
+        .with("lines", report.lines(), MemoryJson::line)
+        .with("comparisons", report.comparisons(), MemoryJson::comparison);
+  }
+
+  private static Json.Fields line(MemoryReport.Line line) {
+    return new Json.Fields()
+        .with("purpose", line.purpose().label())
+        .with("place", line.place().label())
+        .with("bytes", line.bytes())
+        .with("most_bytes", line.peakBytes())
+        .with("basis", line.basis());
+  }
+
+  private static Json.Fields comparison(MemoryReport.Comparison comparison) {
+    return new Json.Fields()
+        .with("what", comparison.what())
+        .with("booked_bytes", comparison.bookedBytes())
+        .with("booked_basis", comparison.bookedBasis())
+        .with("measured_bytes", comparison.measuredBytes())
+        .with("measured_basis", comparison.measuredBasis())
+        .with("difference_bytes", comparison.differenceBytes());
   }
 }

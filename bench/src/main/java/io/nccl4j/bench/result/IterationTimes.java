@@ -2,6 +2,12 @@ package io.nccl4j.bench.result;
 
 import java.util.List;
 import java.util.stream.IntStream;
+import org.apache.commons.statistics.descriptive.Max;
+import org.apache.commons.statistics.descriptive.Mean;
+import org.apache.commons.statistics.descriptive.Min;
+import org.apache.commons.statistics.descriptive.Quantile;
+import org.apache.commons.statistics.descriptive.Quantile.EstimationMethod;
+import org.apache.commons.statistics.descriptive.StandardDeviation;
 
 /**
  * Times of single iterations, in microseconds for one operation. Statistics are of all but the
@@ -29,36 +35,33 @@ public record IterationTimes(int skipped, List<Double> micros, List<List<Double>
     return new IterationTimes(skipped, longest, perProcess);
   }
 
-  private List<Double> counted() {
-    return micros.subList(skipped, micros.size());
+  private double[] counted() {
+    return micros.stream().skip(skipped).mapToDouble(x -> x).toArray();
   }
 
   /** The shortest. */
   public double min() {
-    return counted().stream().mapToDouble(x -> x).min().orElseThrow();
+    return Min.of(counted()).getAsDouble();
   }
 
   /** The longest. */
   public double max() {
-    return counted().stream().mapToDouble(x -> x).max().orElseThrow();
+    return Max.of(counted()).getAsDouble();
   }
 
   /** The mean. */
   public double average() {
-    return counted().stream().mapToDouble(x -> x).average().orElseThrow();
+    return Mean.of(counted()).getAsDouble();
   }
 
   /** The time that so many of a hundred do not exceed, 1 to 100. */
   public double percentile(int percent) {
-    List<Double> sorted = counted().stream().sorted().toList();
-    return sorted.get(Math.ceilDiv(sorted.size() * percent, 100) - 1);
+    return Quantile.withDefaults().with(EstimationMethod.HF1).evaluate(counted(), percent / 100.0);
   }
 
   /** Standard deviation. */
   public double deviation() {
-    double mean = average();
-    return Math.sqrt(
-        counted().stream().mapToDouble(x -> (x - mean) * (x - mean)).average().orElseThrow());
+    return StandardDeviation.of(counted()).setBiased(true).getAsDouble();
   }
 
   /** Coefficient of variation in per cent. */

@@ -61,10 +61,10 @@ public final class Bench {
   /**
    * A run.
    *
-   * @param placement this process's ranks
+   * @param range this process's ranks
    * @param listener hears of the results if this process has rank 0
    * @param clock for the time stamps, not for the timing
-   * @throws InvalidArgumentException if options and placement contradict each other
+   * @throws InvalidArgumentException if options and range contradict each other
    */
   public Bench(
       Program program, Options options, RankRange range, RunListener listener, Clock clock) {

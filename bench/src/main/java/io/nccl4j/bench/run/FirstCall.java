@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import org.apache.commons.statistics.descriptive.Median;
 
 /**
  * How long the first exchange and the first allReduce of two fresh processes take, warmed up or
@@ -300,8 +301,7 @@ public final class FirstCall {
     return summaries;
   }
 
-  private static double median(double[] sorted) {
-    int middle = sorted.length / 2;
-    return sorted.length % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  private static double median(double[] values) {
+    return Median.withDefaults().evaluate(values);
   }
 }

@@ -27,12 +27,12 @@ import io.nccl4j.bench.result.SizeResult;
 import java.time.Clock;
 import java.time.LocalDateTime;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.function.IntToLongFunction;
 import java.util.stream.IntStream;
+import org.apache.commons.statistics.descriptive.Median;
 import org.apache.logging.log4j.LogManager;
 import org.jspecify.annotations.Nullable;
 
@@ -211,8 +211,7 @@ final class Worker {
     for (int i = 0; i < WARM_CALLS; i++) {
       times[i] = firstMicros();
     }
-    Arrays.sort(times);
-    return times[WARM_CALLS / 2];
+    return Median.withDefaults().evaluate(times);
   }
 
   /** An operation of the first size and kind, from one barrier to its end on the slowest rank. */
@@ -418,11 +417,7 @@ final class Worker {
   }
 
   private static double median(List<Double> values) {
-    List<Double> sorted = values.stream().sorted().toList();
-    int middle = sorted.size() / 2;
-    return sorted.size() % 2 == 1
-        ? sorted.get(middle)
-        : (sorted.get(middle - 1) + sorted.get(middle)) / 2;
+    return Median.withDefaults().evaluate(values.stream().mapToDouble(x -> x).toArray());
   }
 
   /** Time of one operation of a round in µs, of the ranks as {@code -a} wants it. */

@@ -1,7 +1,7 @@
 package io.nccl4j.bench.selftest;
 
 import io.nccl4j.Backend;
-import io.nccl4j.bench.output.JsonWriter;
+import io.nccl4j.bench.output.Json;
 import java.io.PrintStream;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -119,36 +119,31 @@ public record SelfTestReport(String version, boolean quick, List<Column> columns
 
   /** Writes the same as JSON. */
   public void writeJson(PrintStream out) {
-    JsonWriter.print(
+    Json.print(
         out,
-        json -> {
-          json.writeStartObject();
-          json.writeStringField("nccl4j_version", version);
-          json.writeBooleanField("quick", quick);
-          json.writeBooleanField("passed", passed());
-          json.writeArrayFieldStart("layouts");
-          for (Column column : columns) {
-            json.writeStartObject();
-            json.writeStringField("backend", column.backend.label());
-            json.writeStringField("layout", column.layout.label());
-            json.writeNumberField("ranks", column.nranks);
-            json.writeBooleanField("passed", column.passed());
-            json.writeNumberField("exit_code", column.exitCode);
-            json.writeArrayFieldStart("operations");
-            for (SelfTest.Row row : column.rows) {
-              json.writeStartObject();
-              json.writeStringField("operation", row.operation());
-              json.writeNumberField("cases", row.cases());
-              json.writeNumberField("refused", row.refused());
-              json.writeNumberField("wrong", row.wrong());
-              json.writeNumberField("seconds", row.seconds());
-              json.writeEndObject();
-            }
-            json.writeEndArray();
-            json.writeEndObject();
-          }
-          json.writeEndArray();
-          json.writeEndObject();
-        });
+        new Json.Fields()
+            .with("nccl4j_version", version)
+            .with("quick", quick)
+            .with("passed", passed())
+            .with("layouts", columns, SelfTestReport::json));
+  }
+
+  private static Json.Fields json(Column column) {
+    return new Json.Fields()
+        .with("backend", column.backend.label())
+        .with("layout", column.layout.label())
+        .with("ranks", column.nranks)
+        .with("passed", column.passed())
+        .with("exit_code", column.exitCode)
+        .with("operations", column.rows, SelfTestReport::json);
+  }
+
+  private static Json.Fields json(SelfTest.Row row) {
+    return new Json.Fields()
+        .with("operation", row.operation())
+        .with("cases", row.cases())
+        .with("refused", row.refused())
+        .with("wrong", row.wrong())
+        .with("seconds", row.seconds());
   }
 }

@@ -1,13 +1,12 @@
 package io.nccl4j.bench.selftest;
 
-import com.fasterxml.jackson.core.JsonGenerator;
-import io.nccl4j.bench.output.JsonWriter;
-import java.io.IOException;
+import io.nccl4j.bench.output.Json;
 import java.io.PrintStream;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 
 /**
  * What a soak found.
@@ -99,60 +98,41 @@ public record SoakReport(String version, List<Soak.Result> phases) {
 
   /** Writes the same as JSON. */
   public void writeJson(PrintStream out) {
-    JsonWriter.print(
+    Json.print(
         out,
-        json -> {
-          json.writeStartObject();
-          json.writeStringField("nccl4j_version", version);
-          json.writeNumberField("seed", phases.getFirst().settings().seed());
-          json.writeBooleanField("passed", passed());
-          json.writeArrayFieldStart("phases");
-          for (Soak.Result phase : phases) {
-            write(json, phase);
-          }
-          json.writeEndArray();
-          json.writeEndObject();
-        });
+        new Json.Fields()
+            .with("nccl4j_version", version)
+            .with("seed", phases.getFirst().settings().seed())
+            .with("passed", passed())
+            .with("phases", phases, SoakReport::json));
   }
 
-  private static void write(JsonGenerator json, Soak.Result phase) throws IOException {
-    json.writeStartObject();
-    json.writeNumberField("ranks", phase.settings().ranks());
-    json.writeNumberField("processes", phase.settings().processes());
-    json.writeBooleanField("passed", phase.passed());
-    json.writeNumberField("seconds", phase.seconds());
-    json.writeNumberField("episodes", phase.episodes());
-    json.writeNumberField("operations", phase.operations());
-    json.writeNumberField("compared_bytes", phase.bytes());
-    json.writeNumberField("slowest_failure_ms", phase.slowestFailureMillis());
-    json.writeNumberField("problems", phase.problems());
-    json.writeNumberField("wrong", phase.wrong());
-    json.writeObjectFieldStart("faults");
-    for (Map.Entry<String, Long> fault : new TreeMap<>(phase.faults()).entrySet()) {
-      json.writeNumberField(fault.getKey(), fault.getValue());
-    }
-    json.writeEndObject();
-    json.writeArrayFieldStart("growths");
-    for (Map.Entry<String, List<SoakGrowth>> one : new TreeMap<>(phase.growths()).entrySet()) {
-      for (SoakGrowth growth : one.getValue()) {
-        json.writeStartObject();
-        json.writeStringField("process", one.getKey());
-        json.writeStringField("of", growth.label());
-        json.writeNumberField("early", growth.early());
-        json.writeNumberField("late", growth.late());
-        json.writeNumberField("limit", growth.limit());
-        json.writeEndObject();
-      }
-    }
-    json.writeEndArray();
-    json.writeArrayFieldStart("texts");
-    for (String text : phase.texts()) {
-      json.writeString(text);
-    }
-    for (String text : phase.leaks()) {
-      json.writeString(text);
-    }
-    json.writeEndArray();
-    json.writeEndObject();
+  private static Json.Fields json(Soak.Result phase) {
+    List<Json.Fields> growths = new ArrayList<>();
+    new TreeMap<>(phase.growths())
+        .forEach((process, all) -> all.forEach(growth -> growths.add(json(process, growth))));
+    return new Json.Fields()
+        .with("ranks", phase.settings().ranks())
+        .with("processes", phase.settings().processes())
+        .with("passed", phase.passed())
+        .with("seconds", phase.seconds())
+        .with("episodes", phase.episodes())
+        .with("operations", phase.operations())
+        .with("compared_bytes", phase.bytes())
+        .with("slowest_failure_ms", phase.slowestFailureMillis())
+        .with("problems", phase.problems())
+        .with("wrong", phase.wrong())
+        .with("faults", new TreeMap<>(phase.faults()))
+        .with("growths", growths)
+        .with("texts", Stream.concat(phase.texts().stream(), phase.leaks().stream()).toList());
+  }
+
+  private static Json.Fields json(String process, SoakGrowth growth) {
+    return new Json.Fields()
+        .with("process", process)
+        .with("of", growth.label())
+        .with("early", growth.early())
+        .with("late", growth.late())
+        .with("limit", growth.limit());
   }
 }
