@@ -100,11 +100,16 @@ class TurnsTest {
                 RankRange range = RankRange.alone(options);
                 RunListener listener = RunListener.all(List.of());
                 Clock clock = Clock.systemUTC();
-                result.complete(new Bench(program, options, range, listener, clock, false).run());
+                RunResult finished;
+                try {
+                  finished = new Bench(program, options, range, listener, clock, false).run();
+                } finally {
+                  // First, as whoever waits for the result closes the file.
+                  program.turns.leave(program.side);
+                }
+                result.complete(finished);
               } catch (Throwable e) {
                 result.completeExceptionally(e);
-              } finally {
-                program.turns.leave(program.side);
               }
             });
     return result;
