@@ -50,8 +50,16 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.bootstrap..")
           .layer("diagnose")
           .definedBy("io.nccl4j.internal.diagnose..")
+          .layer("liveness")
+          .definedBy("io.nccl4j.internal.liveness..")
+          .layer("host.kernel")
+          .definedBy("io.nccl4j.internal.host.kernel..", "io.nccl4j.internal.host.vector..")
+          .layer("host.layout")
+          .definedBy("io.nccl4j.internal.host.layout..")
+          .layer("host.memory")
+          .definedBy("io.nccl4j.internal.host.memory..")
           .layer("host")
-          .definedBy("io.nccl4j.internal.host..")
+          .definedBy("io.nccl4j.internal.host")
           .layer("cuda")
           .definedBy("io.nccl4j.internal.cuda..")
           .layer("core")
@@ -74,9 +82,38 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
           .whereLayer("diagnose")
           .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
+          .whereLayer("liveness")
+          .mayOnlyAccessLayers("api", "spi", "bindings")
+          .whereLayer("host.kernel")
+          .mayOnlyAccessLayers("api", "spi")
+          .whereLayer("host.layout")
+          .mayOnlyAccessLayers(
+              "api", "machine", "spi", "operation", "schedule", "bindings", "liveness")
+          .whereLayer("host.memory")
+          .mayOnlyAccessLayers(
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "bootstrap",
+              "bindings",
+              "host.layout")
           .whereLayer("host")
           .mayOnlyAccessLayers(
-              "api", "machine", "spi", "operation", "schedule", "memory", "bootstrap", "bindings")
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "bootstrap",
+              "bindings",
+              "liveness",
+              "host.layout",
+              "host.memory",
+              "host.kernel")
           .whereLayer("cuda")
           .mayOnlyAccessLayers(
               "api",
@@ -87,7 +124,8 @@ final class ArchitectureTest {
               "memory",
               "bootstrap",
               "diagnose",
-              "bindings")
+              "bindings",
+              "liveness")
           .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);
@@ -120,7 +158,12 @@ final class ArchitectureTest {
               "io.nccl4j.internal.memory..",
               "io.nccl4j.internal.bootstrap..",
               "io.nccl4j.internal.diagnose..",
-              "io.nccl4j.internal.host..",
+              "io.nccl4j.internal.liveness..",
+              "io.nccl4j.internal.host",
+              "io.nccl4j.internal.host.kernel..",
+              "io.nccl4j.internal.host.vector..",
+              "io.nccl4j.internal.host.layout..",
+              "io.nccl4j.internal.host.memory..",
               "io.nccl4j.internal.cuda..",
               "io.nccl4j.internal.core..")
           .allowEmptyShould(true);

@@ -5,6 +5,8 @@ import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.bootstrap.Member;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.RankState;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;

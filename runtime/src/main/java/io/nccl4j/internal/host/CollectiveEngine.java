@@ -7,6 +7,9 @@ import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.kernel.FoldKernel;
 import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.host.kernel.Scratch;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
@@ -32,24 +35,7 @@ import java.util.Objects;
  * {@link #completed} between streams, hand them over.
  */
 final class CollectiveEngine extends Padded {
-  /** Bytes of a rank's staging area, half for input and half for output. */
-  static final long STAGING_BYTES = 1 << 20;
-
-  private static final long FLAGS = 8;
-  private static final long IN_OFFSET = 16;
-  private static final long OUT_OFFSET = 24;
-  private static final long SCALAR = 32;
-  private static final long LONGEST = 40;
-  private static final long COUNTS = 48;
-
-  /** Of a count, which an address space bounds, 48 bits: those of all ranks fit into a slot so. */
-  private static final int COUNT_BYTES = 6;
-
-  private static final int PRIVATE_IN = 1;
-  private static final int PRIVATE_OUT = 2;
-
   private static final int SIGNATURES = 16;
-  private static final int DONE_INTERVAL = 8;
 
   private static final VarHandle COMPLETED;
   private static final VarHandle UNCOMPARED;
@@ -79,8 +65,8 @@ final class CollectiveEngine extends Padded {
   private final long[] outbox;
   private final long[] done;
   private final long[] sync;
-  private final MemorySegment[] sendRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
-  private final MemorySegment[] recvRefs = new MemorySegment[ControlBlock.OUTBOX_SLOTS];
+  private final MemorySegment[] sendRefs = new MemorySegment[Layout.OUTBOX_SLOTS];
+  private final MemorySegment[] recvRefs = new MemorySegment[Layout.OUTBOX_SLOTS];
   private final MemorySegment[] foldIn;
   private final long[] foldInOffset;
   private final MemorySegment[] foldOut = new MemorySegment[1 + REFERENCES];
@@ -90,7 +76,7 @@ final class CollectiveEngine extends Padded {
 
   private int patience;
   private long syncs;
-  private long safeUntil = ControlBlock.OUTBOX_SLOTS;
+  private long safeUntil = Layout.OUTBOX_SLOTS;
 
   @SuppressWarnings("unused") // by VarHandle
   private long completed;
@@ -254,7 +240,7 @@ final class CollectiveEngine extends Padded {
   /** The same on every rank: it looks only at what the signature covers. */
   boolean isLowLatency(HostWork w) {
     long elements = w.operation.varies() ? Long.MAX_VALUE / 8 : sendElements(w);
-    return elements * w.type.byteSize() <= ControlBlock.OUTBOX_PAYLOAD;
+    return elements * w.type.byteSize() <= Layout.OUTBOX_PAYLOAD;
   }
 
   private static long payloadOffset(HostWork w) {
@@ -262,7 +248,7 @@ final class CollectiveEngine extends Padded {
   }
 
   private long slot(int k, long seq) {
-    return outbox[k] + (seq & ControlBlock.OUTBOX_SLOTS - 1) * ControlBlock.OUTBOX_SLOT_BYTES;
+    return outbox[k] + (seq & Layout.OUTBOX_SLOTS - 1) * Layout.OUTBOX_SLOT_BYTES;
   }
 
   private static long word(HostWork w) {
@@ -309,27 +295,27 @@ final class CollectiveEngine extends Padded {
    * find in our refs.
    */
   private void describe(HostWork w, long slot) {
-    int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
+    int index = (int) w.seq & Layout.OUTBOX_SLOTS - 1;
     int flags = 0;
     if (w.send != null) {
       HostBuffer send = w.sendBuffer();
-      control.setPlain(slot + IN_OFFSET, send.offset());
+      control.setPlain(slot + Layout.IN_OFFSET, send.offset());
       if (!send.isShared()) {
-        flags |= PRIVATE_IN;
+        flags |= Layout.PRIVATE_IN;
         sendRefs[index] = send.segment();
       }
     }
     if (w.recv != null) {
       HostBuffer recv = w.recvBuffer();
-      control.setPlain(slot + OUT_OFFSET, recv.offset());
+      control.setPlain(slot + Layout.OUT_OFFSET, recv.offset());
       if (!recv.isShared()) {
-        flags |= PRIVATE_OUT;
+        flags |= Layout.PRIVATE_OUT;
         recvRefs[index] = recv.segment();
       }
     }
-    control.setPlain(slot + FLAGS, flags);
-    control.setPlain(slot + SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
-    control.setPlain(slot + LONGEST, mover.longestBlock(w));
+    control.setPlain(slot + Layout.FLAGS, flags);
+    control.setPlain(slot + Layout.SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
+    control.setPlain(slot + Layout.LONGEST, mover.longestBlock(w));
     mover.publishBlocks(w);
     if (w.operation.hasCommonCounts()) {
       showCounts(w, slot);
@@ -338,11 +324,11 @@ final class CollectiveEngine extends Padded {
 
   /** For messages only: the signature has them, but tells nothing of them. */
   private void showCounts(HostWork w, long slot) {
-    long at = slot + COUNTS;
+    long at = slot + Layout.COUNTS;
     long[] counts = w.commonCounts();
     for (int k = 0; k < nranks; k++) {
       control.memory().set(ValueLayout.JAVA_LONG_UNALIGNED, at, counts[k]);
-      at += COUNT_BYTES;
+      at += Layout.COUNT_BYTES;
     }
   }
 
@@ -355,9 +341,11 @@ final class CollectiveEngine extends Padded {
     long count =
         control
             .memory()
-            .get(ValueLayout.JAVA_LONG_UNALIGNED, slot + COUNTS + (long) of * COUNT_BYTES);
+            .get(
+                ValueLayout.JAVA_LONG_UNALIGNED,
+                slot + Layout.COUNTS + (long) of * Layout.COUNT_BYTES);
     return (int) control.getAcquire(slot) == (int) seq
-        ? count & (1L << COUNT_BYTES * Byte.SIZE) - 1
+        ? count & (1L << Layout.COUNT_BYTES * Byte.SIZE) - 1
         : -1;
   }
 
@@ -428,7 +416,7 @@ final class CollectiveEngine extends Padded {
         w.blockedOn = k;
       }
     }
-    safeUntil = w.seq + ControlBlock.OUTBOX_SLOTS - Math.max(worst, 0);
+    safeUntil = w.seq + Layout.OUTBOX_SLOTS - Math.max(worst, 0);
     return safeUntil >= w.seq;
   }
 
@@ -438,8 +426,8 @@ final class CollectiveEngine extends Padded {
     int behind = (int) completed() - seq;
     if (seq != 0
         && behind >= 0
-        && behind < SIGNATURES * DONE_INTERVAL
-        && signatures[seq / DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
+        && behind < SIGNATURES * Layout.DONE_INTERVAL
+        && signatures[seq / Layout.DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
       throw communicator.mismatch(w, k);
     }
   }
@@ -491,7 +479,7 @@ final class CollectiveEngine extends Padded {
    */
   long lastDifference(int k) {
     long last = completed();
-    for (long seq = last; seq > Math.max(0, last - ControlBlock.OUTBOX_SLOTS); seq--) {
+    for (long seq = last; seq > Math.max(0, last - Layout.OUTBOX_SLOTS); seq--) {
       long own = control.getAcquire(slot(rank, seq));
       long shown = control.getAcquire(slot(k, seq));
       if ((int) own == (int) seq && (int) shown == (int) seq) {
@@ -502,8 +490,8 @@ final class CollectiveEngine extends Padded {
   }
 
   private int complete(HostWork w) {
-    if ((w.seq & DONE_INTERVAL - 1) == 0) {
-      signatures[(int) w.seq / DONE_INTERVAL & SIGNATURES - 1] = w.signature;
+    if ((w.seq & Layout.DONE_INTERVAL - 1) == 0) {
+      signatures[(int) w.seq / Layout.DONE_INTERVAL & SIGNATURES - 1] = w.signature;
       control.setRelease(done[rank], word(w));
     }
     COMPLETED.setRelease(this, w.seq);
@@ -600,9 +588,9 @@ final class CollectiveEngine extends Padded {
     long longest = 0;
     for (int k = 0; k < nranks; k++) {
       long slot = slot(k, w.seq);
-      flags |= (int) control.getPlain(slot + FLAGS);
-      longest = Math.max(longest, control.getPlain(slot + LONGEST));
-      scalars[k] = control.getPlain(slot + SCALAR);
+      flags |= (int) control.getPlain(slot + Layout.FLAGS);
+      longest = Math.max(longest, control.getPlain(slot + Layout.LONGEST));
+      scalars[k] = control.getPlain(slot + Layout.SCALAR);
     }
     w.longest = longest;
     w.staged = flags != 0 && communicator.spansProcesses();
@@ -613,7 +601,7 @@ final class CollectiveEngine extends Padded {
         in[k] = communicator.heapOf(k);
         inOffset[k] = communicator.stagingOf(k);
         out[k] = in[k];
-        outOffset[k] = inOffset[k] + STAGING_BYTES / 2;
+        outOffset[k] = inOffset[k] + Layout.STAGING_BYTES / 2;
       } else {
         resolvePeer(w, k);
       }
@@ -623,17 +611,17 @@ final class CollectiveEngine extends Padded {
 
   private void resolvePeer(HostWork w, int k) {
     long slot = slot(k, w.seq);
-    int index = (int) w.seq & ControlBlock.OUTBOX_SLOTS - 1;
-    inOffset[k] = control.getPlain(slot + IN_OFFSET);
-    outOffset[k] = control.getPlain(slot + OUT_OFFSET);
-    int flags = (int) control.getPlain(slot + FLAGS);
+    int index = (int) w.seq & Layout.OUTBOX_SLOTS - 1;
+    inOffset[k] = control.getPlain(slot + Layout.IN_OFFSET);
+    outOffset[k] = control.getPlain(slot + Layout.OUT_OFFSET);
+    int flags = (int) control.getPlain(slot + Layout.FLAGS);
     in[k] = communicator.heapOf(k);
     out[k] = in[k];
     if (flags != 0) {
       // Only ranks of one process get here with private memory.
       CollectiveEngine local = Objects.requireNonNull(communicator.local(k)).collectives();
-      in[k] = (flags & PRIVATE_IN) == 0 ? in[k] : local.sendRefs[index];
-      out[k] = (flags & PRIVATE_OUT) == 0 ? out[k] : local.recvRefs[index];
+      in[k] = (flags & Layout.PRIVATE_IN) == 0 ? in[k] : local.sendRefs[index];
+      out[k] = (flags & Layout.PRIVATE_OUT) == 0 ? out[k] : local.recvRefs[index];
     }
   }
 

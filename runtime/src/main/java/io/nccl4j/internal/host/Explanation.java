@@ -3,6 +3,8 @@ package io.nccl4j.internal.host;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
@@ -16,7 +18,7 @@ final class Explanation {
   private static final String SAME_MESSAGE = "give send and recv the same count and type";
 
   /** How far back a contradiction may lie that a chained signature shows. */
-  private static final int LOOK_BACK = 2 * ControlBlock.OUTBOX_SLOTS;
+  private static final int LOOK_BACK = 2 * Layout.OUTBOX_SLOTS;
 
   private final HostCommunicator communicator;
   private final Ledger ledger;
@@ -28,12 +30,6 @@ final class Explanation {
     this.ledger = ledger;
     this.part = part;
     this.rank = communicator.rank();
-  }
-
-  /** What a rank says of itself cannot be, whatever rank of this library it were. */
-  static PeerFailedException impossible(int k, String what) {
-    return new PeerFailedException(
-        k, "rank " + k + " " + what, "check what that rank's process runs: nccl4j never does this");
   }
 
   /** These ranks died, and nothing else is known to have gone wrong before. */

@@ -1,5 +1,7 @@
 package io.nccl4j.internal.host;
 
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostPinnedBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

@@ -4,6 +4,10 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.layout.Reason;
+import io.nccl4j.internal.host.memory.Quarantine;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.invoke.VarHandle;
@@ -15,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * Whether one rank's communicator can go on: its own failure, the first one only, which it tells
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
-final class Health {
+final class Health implements Quarantine.Peers {
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
   private final HostCommunicator communicator;
@@ -45,6 +49,11 @@ final class Health {
     this.nranks = communicator.nranks();
     this.timeoutNanos = timeoutNanos;
     this.splitOff = !part.group().isIn(control);
+  }
+
+  @Override
+  public String name() {
+    return communicator.name();
   }
 
   @Nullable NcclException failure() {
@@ -297,7 +306,8 @@ final class Health {
    * Whether no other rank can touch this rank's memory on behalf of this communicator; once true,
    * it stays so.
    */
-  boolean peersAreQuiet() {
+  @Override
+  public boolean peersAreQuiet() {
     if (peersQuiet) {
       // The control block may be gone.
       return true;
@@ -312,7 +322,8 @@ final class Health {
   }
 
   /** The ranks that are not quiet, for messages. */
-  String restless() {
+  @Override
+  public String restless() {
     StringBuilder text = new StringBuilder();
     for (int k = 0; k < nranks && !peersAreQuiet(); k++) {
       if (k != rank && !isQuiet(k)) {

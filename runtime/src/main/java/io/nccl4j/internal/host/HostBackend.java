@@ -5,14 +5,18 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
-import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.ControlBlocks;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.HostMemory;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.spi.BackendRuntime;
@@ -59,7 +63,7 @@ public final class HostBackend implements BackendRuntime {
 
   /** What rank 0 of a communicator will take. */
   public static MemoryPrediction predictMemory(MemoryQuery query) {
-    return new MemoryPrediction(query, HostMemory.lines(query));
+    return HostMemory.predict(query);
   }
 
   @Override
@@ -85,8 +89,9 @@ public final class HostBackend implements BackendRuntime {
     requireRanks(nranks);
     HostMemory.require((HostDevice) requested.getFirst(), nranks, nranks, config);
     HostDevice first = (HostDevice) requested.getFirst();
-    long handle = newControlBlock(first, nranks);
-    HostHeap.Block block = published(handle);
+    ControlBlocks controlBlocks = ProcessMemory.self().controlBlocks();
+    long handle = controlBlocks.create(first.account(), nranks);
+    HostHeap.Block block = controlBlocks.get(handle);
     ControlBlock control = ControlBlock.find(block.segment(), block.offset(), nranks, 0);
     String name = nameOf(config, control);
     List<Provisions> provisions = new ArrayList<>();
@@ -97,10 +102,10 @@ public final class HostBackend implements BackendRuntime {
       }
     } catch (RuntimeException | Error e) {
       provisions.forEach(Provisions::giveBack);
-      discard(handle);
+      controlBlocks.discard(handle);
       throw e;
     }
-    UUID[] processes = {HostProcess.self().id()};
+    UUID[] processes = {ProcessMemory.self().id()};
     long[] pids = {ProcessHandle.current().pid()};
     MemorySegment[] heaps = {block.segment()};
     ProcessGroup group = new ProcessGroup(control, processes, pids, heaps, 0, name);
@@ -186,52 +191,16 @@ public final class HostBackend implements BackendRuntime {
     return start + Math.min(timeout.toNanos(), Long.MAX_VALUE / 2);
   }
 
-  /**
-   * Allocates and formats a control block in this process's heap, and publishes it.
-   *
-   * @param device has it until there is a communicator
-   */
-  static long newControlBlock(HostDevice device, int nranks) {
-    HostProcess self = HostProcess.self();
-    HostHeap.Block block =
-        self.heap()
-            .allocate(
-                device.account(),
-                MemoryPurpose.CONTROL,
-                ControlBlock.bytes(nranks),
-                ControlBlock.reservedBytes(nranks));
-    ControlBlock control = new ControlBlock(block.segment(), block.offset(), nranks);
-    UUID id = UUID.randomUUID();
-    control.format(id.getMostSignificantBits(), id.getLeastSignificantBits());
-    return self.publish(block);
-  }
-
-  /** Frees a control block that no rank has touched. */
-  static void discard(long handle) {
-    HostHeap.Block unused = published(handle);
-    HostProcess.self().unpublish(handle);
-    HostProcess.self().heap().free(unused, () -> true);
-  }
-
-  /** A control block of this process. */
-  static HostHeap.Block published(long handle) {
-    HostHeap.@Nullable Block block = HostProcess.self().published(handle);
-    if (block == null) {
-      throw new InternalErrorException("a control block is gone", "please report this");
-    }
-    return block;
-  }
-
   @Override
   public void checkRanks(int nranks) {
     requireRanks(nranks);
   }
 
   static void requireRanks(int nranks) {
-    if (nranks < 1 || nranks > ControlBlock.MAX_RANKS) {
+    if (nranks < 1 || nranks > Layout.MAX_RANKS) {
       throw new InvalidArgumentException(
           "nranks is " + nranks,
-          "the host backend has communicators of 1 to " + ControlBlock.MAX_RANKS + " ranks");
+          "the host backend has communicators of 1 to " + Layout.MAX_RANKS + " ranks");
     }
   }
 

@@ -12,6 +12,14 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.layout.Ledger;
+import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.memory.BufferUser;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Signature;
@@ -38,7 +46,7 @@ import org.jspecify.annotations.Nullable;
  * <p>It owns its part of the control block from the moment it is alive until it has left, and its
  * staging area.
  */
-final class HostCommunicator extends ScheduledCommunicator<HostWork> {
+final class HostCommunicator extends ScheduledCommunicator<HostWork> implements BufferUser {
   private static final int NOBODY = 0;
   private static final int SOMEBODY = 1;
   private static final VarHandle ISSUED;
@@ -161,15 +169,15 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
         stagingOf[k] = stagingAt(k, control.getPlain(control.staging(k)));
       }
       if (!part.group().isWatchable(part.processOf(k))) {
-        throw Explanation.impossible(k, "has put no mutex where its death would show");
+        throw ControlBlock.impossible(k, "has put no mutex where its death would show");
       }
     }
     part.group().watch();
   }
 
   private long stagingAt(int k, long offset) {
-    if (offset < 0 || offset > heapOf[k].byteSize() - CollectiveEngine.STAGING_BYTES) {
-      throw Explanation.impossible(
+    if (offset < 0 || offset > heapOf[k].byteSize() - Layout.STAGING_BYTES) {
+      throw ControlBlock.impossible(
           k,
           "says that its staging area lies at byte "
               + offset
@@ -239,7 +247,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   protected void requireQuiet(DeviceBuffer buffer, Operation operation) {
-    HostProcess.self().quarantine().requireQuiet((HostBuffer) buffer, operation.label());
+    ProcessMemory.self()
+        .quarantine()
+        .requireQuiet(buffer.address(), buffer.byteSize(), operation.label());
   }
 
   @Override
@@ -497,7 +507,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
 
   @Override
   public MemoryReport memory() {
-    HostProcess.self().heap().sweepIfWaiting();
+    ProcessMemory.self().heap().sweepIfWaiting();
     return new MemoryReport(this + " on " + device(), account.lines(), List.of());
   }
 
@@ -587,8 +597,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
     return e;
   }
 
-  /** Adds the unfinished works that use a buffer; those of open groups, too. */
-  void addUses(Object root, Uses uses) {
+  /** Those of open groups, too. */
+  @Override
+  public void addUses(Object root, Uses uses) {
     fifo()
         .forEachInUse(
             work -> {
@@ -679,7 +690,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> {
   }
 
   private void depart() {
-    HostHeap heap = HostProcess.self().heap();
+    HostHeap heap = ProcessMemory.self().heap();
     health.addFlag(RankState.LEFT);
     control.advanceEpoch();
     HostProcess.self().remove(this);

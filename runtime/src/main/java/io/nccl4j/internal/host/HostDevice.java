@@ -17,9 +17,13 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
+import io.nccl4j.internal.host.memory.DeviceMemory;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostPinnedBuffer;
+import io.nccl4j.internal.host.memory.HostPool;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
-import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.internal.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
@@ -29,7 +33,7 @@ import org.jspecify.annotations.Nullable;
 /** One of the virtual devices of this machine. There is one object per ordinal. */
 final class HostDevice implements Device {
   private final int ordinal;
-  private MemoryBook.@Nullable Account account;
+  private final DeviceMemory memory = new DeviceMemory(this);
   private volatile HostCommunicator[] communicators = {};
 
   HostDevice(int ordinal) {
@@ -64,11 +68,8 @@ final class HostDevice implements Device {
   }
 
   /** What belongs to no communicator. */
-  synchronized MemoryBook.Account account() {
-    if (account == null) {
-      account = HostProcess.self().book().open(toString(), this);
-    }
-    return account;
+  MemoryBook.Account account() {
+    return memory.account();
   }
 
   @Override
@@ -95,20 +96,9 @@ final class HostDevice implements Device {
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
     return new HostBuffer(
-        this, allocate(MemoryPurpose.USER, bytes), HostProcess.self().heap().isShareable());
-  }
-
-  /** Memory of the program, as long as it is within the device's budget. */
-  HostHeap.Block allocate(MemoryPurpose purpose, long bytes) {
-    HostHeap heap = HostProcess.self().heap();
-    return DeviceBudget.allocate(
         this,
-        bytes,
-        () -> {
-          heap.sweepIfWaiting();
-          return HostProcess.self().book().bytes(this, heap.place());
-        },
-        () -> heap.allocate(account(), purpose, bytes));
+        memory.allocate(MemoryPurpose.USER, bytes),
+        ProcessMemory.self().heap().isShareable());
   }
 
   @Override
@@ -135,7 +125,7 @@ final class HostDevice implements Device {
 
   @Override
   public MemoryPool newMemoryPool(MemoryPoolOptions options) {
-    return HostPool.open(this, options);
+    return HostPool.open(memory, options);
   }
 
   @Override
@@ -153,14 +143,14 @@ final class HostDevice implements Device {
   @Override
   public PinnedBuffer allocatePinned(long bytes) {
     requireSize(bytes);
-    HostProcess.self().heap().sweepIfWaiting();
-    return new HostPinnedBuffer(account(), bytes);
+    ProcessMemory.self().heap().sweepIfWaiting();
+    return new HostPinnedBuffer(memory.account(), bytes);
   }
 
   @Override
   public MemoryReport memory() {
-    HostProcess.self().heap().sweepIfWaiting();
-    return HostProcess.self().book().report(toString(), this);
+    ProcessMemory.self().heap().sweepIfWaiting();
+    return ProcessMemory.self().book().report(toString(), this);
   }
 
   @Override

@@ -7,6 +7,9 @@ import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.memory.BufferUser;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.schedule.GroupScope;
 import java.time.Duration;
@@ -26,7 +29,7 @@ import org.jspecify.annotations.Nullable;
  * drives that entry carries out all nodes whose predecessors are done, so that branches of a graph
  * run side by side as streams do.
  */
-final class HostExecutableGraph implements ExecutableGraph {
+final class HostExecutableGraph implements ExecutableGraph, BufferUser {
   private static final Logger LOG = LogManager.getLogger(HostExecutableGraph.class);
 
   private final HostDevice device;
@@ -121,7 +124,9 @@ final class HostExecutableGraph implements ExecutableGraph {
             "keep buffers open until the executable graph is closed");
       }
       if (owner instanceof HostBuffer buffer) {
-        HostProcess.self().quarantine().requireQuiet(buffer, "launch");
+        ProcessMemory.self()
+            .quarantine()
+            .requireQuiet(buffer.address(), buffer.byteSize(), "launch");
       }
     }
     own.awaitRoom();
@@ -328,8 +333,9 @@ final class HostExecutableGraph implements ExecutableGraph {
     }
   }
 
-  /** Adds the launches under way if they use a buffer. */
-  void addUses(Object root, Uses uses) {
+  /** The launches under way. */
+  @Override
+  public void addUses(Object root, Uses uses) {
     long last = launched;
     if (finished == last) {
       return;

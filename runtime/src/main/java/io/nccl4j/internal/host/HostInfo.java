@@ -4,6 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.internal.host.kernel.Kernels;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
 import java.util.List;
@@ -54,6 +56,6 @@ final class HostInfo {
                     : "an arena per buffer, for the threads of this process"),
             new BackendInfo.Fact("reductions", kernels),
             new BackendInfo.Fact(
-                "ranks", "1 to " + ControlBlock.MAX_RANKS + " a communicator, on one machine")));
+                "ranks", "1 to " + Layout.MAX_RANKS + " a communicator, on one machine")));
   }
 }

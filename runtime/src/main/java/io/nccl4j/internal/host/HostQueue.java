@@ -6,6 +6,8 @@ import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.memory.BufferUser;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
@@ -20,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * whoever owns the queue, by one compare-and-set, takes steps at the head. Ownership may change
  * between any two steps, since all progress is in the tasks.
  */
-class HostQueue extends Padded {
+class HostQueue extends Padded implements BufferUser {
   private static final int CAPACITY = 1024;
 
   // Places in `cells`, 128 bytes apart because different threads write them.
@@ -384,7 +386,7 @@ class HostQueue extends Padded {
     }
     communicator.told();
     failWith(communicator.health().failure());
-    HostProcess.self().quarantine().add(work);
+    work.abandon();
   }
 
   private int stepTask(StreamTask task, int patience) {
@@ -549,8 +551,9 @@ class HostQueue extends Padded {
     return false;
   }
 
-  /** Adds the unfinished copies and fills that use a buffer. */
-  void addUses(Object buffer, Uses uses) {
+  /** The unfinished copies and fills. */
+  @Override
+  public void addUses(Object buffer, Uses uses) {
     long last = 0;
     for (long i = head(); i < tail(); i++) {
       if (tasks[(int) i & CAPACITY - 1].uses(buffer)) {

@@ -12,6 +12,9 @@ import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostPinnedBuffer;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.spi.EngineStream;
 import io.nccl4j.internal.spi.TransferChecks;
@@ -373,9 +376,8 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     if (capture != null) {
       capture.drop(this);
     }
-    HostProcess process = HostProcess.self();
     if (hasPending()) {
-      long timeout = process.closeTimeout(this, limits.closeTimeout()).toNanos();
+      long timeout = HostProcess.self().closeTimeout(this, limits.closeTimeout()).toNanos();
       try {
         if (!Progress.drive(this, submitted(), timeout)) {
           boolean ignored = giveUp(timeout);
@@ -390,7 +392,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     }
     closed = true;
     // What other streams hold up is dropped when they go on.
-    process.heap().whenSafe(() -> !hasPending(), () -> Progress.remove(this));
+    ProcessMemory.self().heap().whenSafe(() -> !hasPending(), () -> Progress.remove(this));
   }
 
   @Override

@@ -1,5 +1,9 @@
 package io.nccl4j.internal.host;
 
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.host.memory.Quarantine;
+import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.Work;
 
@@ -110,6 +114,30 @@ final class HostWork extends Work {
     copy.recvCounts = recvCounts;
     copy.recvDisplacements = recvDisplacements;
     return copy;
+  }
+
+  /**
+   * Notes what peers may still touch of it, since it was given up. Low-latency and staged
+   * operations, and messages, leave a rank's buffers to that rank.
+   */
+  void abandon() {
+    if (stage == QUEUED || communicator.nranks() == 1) {
+      return;
+    }
+    Quarantine quarantine = ProcessMemory.self().quarantine();
+    if (send != null) {
+      quarantine.add(sendBuffer(), communicator.health(), false);
+    }
+    if (recv != null) {
+      boolean viaStaging = communicator.spansProcesses() && !recvBuffer().isShared();
+      boolean written =
+          isCollective()
+              && !lowLatency
+              && !viaStaging
+              && receives(communicator.rank())
+              && (operation.isShared() || operation.receivers() == Party.ROOT);
+      quarantine.add(recvBuffer(), communicator.health(), written);
+    }
   }
 
   HostBuffer sendBuffer() {

@@ -11,6 +11,11 @@ import io.nccl4j.internal.bootstrap.Joiner;
 import io.nccl4j.internal.bootstrap.Member;
 import io.nccl4j.internal.bootstrap.Membership;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.HostMemory;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Objects;
@@ -80,18 +85,18 @@ final class Joining {
     }
     HostMemory.require(device, nranks, 1, config);
     if (rank == 0) {
-      handle = HostBackend.newControlBlock(device, nranks);
+      handle = ProcessMemory.self().controlBlocks().create(device.account(), nranks);
     }
   }
 
   private Joiner joiner() {
-    HostProcess self = HostProcess.self();
+    ProcessMemory self = ProcessMemory.self();
     HostHeap heap = self.heap();
     return new Joiner(
         rank,
         nranks,
         self.id(),
-        ControlBlock.LAYOUT,
+        Layout.VERSION,
         heap.fd(),
         heap.size(),
         heap.restriction(),
@@ -114,7 +119,7 @@ final class Joining {
 
   /** Maps the other processes' heaps, and finds the control block in rank 0's. */
   private void find(Membership membership) {
-    HostProcess self = HostProcess.self();
+    ProcessMemory self = ProcessMemory.self();
     List<Member> members = membership.members();
     processes = members.stream().map(Member::process).distinct().toList();
     processOf = members.stream().mapToInt(m -> processes.indexOf(m.process())).toArray();
@@ -132,7 +137,7 @@ final class Joining {
       heaps[own] = self.heap().mapping();
     }
     offset = membership.controlOffset();
-    block = processOf[0] == own ? HostBackend.published(offset) : null;
+    block = processOf[0] == own ? ProcessMemory.self().controlBlocks().get(offset) : null;
     control =
         block == null
             ? ControlBlock.find(heaps[processOf[0]], offset, nranks, 0)
@@ -142,7 +147,7 @@ final class Joining {
   private MemorySegment map(Member member, Membership membership) {
     int file = membership.takeHeapFd(member.process());
     try {
-      return HostProcess.self().mapPeer(member, file);
+      return ProcessMemory.self().mapPeer(member, file);
     } catch (LibcException e) {
       throw new SystemErrorException(
               "rank "
@@ -229,7 +234,7 @@ final class Joining {
   private void unmap() {
     for (int p = 0; p < heaps.length; p++) {
       if (heaps[p] != null && p != own) {
-        HostProcess.self().unmapPeer(processes.get(p));
+        ProcessMemory.self().unmapPeer(processes.get(p));
       }
     }
   }
@@ -241,7 +246,7 @@ final class Joining {
       provisions.giveBack();
     }
     if (handle >= 0) {
-      HostBackend.discard(handle);
+      ProcessMemory.self().controlBlocks().discard(handle);
     }
   }
 }

@@ -2,6 +2,11 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Padded;
 import java.lang.foreign.MemorySegment;
@@ -19,16 +24,6 @@ import org.jspecify.annotations.Nullable;
  * buffer is private to its process, it is <b>chunked</b> through two pieces of the sender's heap.
  */
 final class LaneEngine extends Padded {
-  private static final long CHUNK = 256 << 10;
-
-  /** What sends of private buffers to one peer take. */
-  static final long MESSAGE_BYTES = 2 * CHUNK;
-
-  private static final int ACK_INTERVAL = 4;
-  private static final long OFFSET = 8;
-  private static final long MODE = 16;
-  private static final long PULLED = 0;
-  private static final long CHUNKED = 1;
   private static final VarHandle COUNTER = MethodHandles.arrayElementVarHandle(long[].class);
 
   private final HostCommunicator communicator;
@@ -59,7 +54,7 @@ final class LaneEngine extends Padded {
     chunksFilled = new long[nranks + LONGS];
     chunksTaken = new long[nranks + LONGS];
     bounce = new HostHeap.Block[nranks];
-    sendRefs = new MemorySegment[nranks * ControlBlock.LANE_SLOTS];
+    sendRefs = new MemorySegment[nranks * Layout.LANE_SLOTS];
   }
 
   /** Gets on with the work until it is complete or must wait. */
@@ -68,11 +63,11 @@ final class LaneEngine extends Padded {
   }
 
   private static long slotOf(long lane, long seq) {
-    return lane + (seq & ControlBlock.LANE_SLOTS - 1) * ControlBlock.LANE_SLOT_BYTES;
+    return lane + (seq & Layout.LANE_SLOTS - 1) * Layout.LANE_SLOT_BYTES;
   }
 
   private static int refOf(int peer, long seq) {
-    return peer * ControlBlock.LANE_SLOTS + (int) (seq & ControlBlock.LANE_SLOTS - 1);
+    return peer * Layout.LANE_SLOTS + (int) (seq & Layout.LANE_SLOTS - 1);
   }
 
   private static long word(HostWork w) {
@@ -93,15 +88,15 @@ final class LaneEngine extends Padded {
         return Step.DEPENDS;
       }
       if (w.seq == 1) {
-        control.populate(rank, peer);
+        ProcessMemory.self().heap().populate(control, rank, peer, 1);
       }
       w.position = 0;
       long ack = control.getAcquire(control.ack(rank, peer));
-      if (w.seq - ack > ControlBlock.LANE_SLOTS) {
+      if (w.seq - ack > Layout.LANE_SLOTS) {
         return Step.BLOCKED;
       }
       post(w, peer);
-      if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
+      if (bytes(w) <= Layout.LANE_PAYLOAD) {
         COUNTER.setRelease(sent, peer, w.seq);
         return Step.DONE;
       }
@@ -120,18 +115,18 @@ final class LaneEngine extends Padded {
   private void post(HostWork w, int peer) {
     long slot = slotOf(control.lane(rank, peer), w.seq);
     HostBuffer buffer = w.sendBuffer();
-    if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
+    if (bytes(w) <= Layout.LANE_PAYLOAD) {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
     } else {
       boolean local = communicator.local(peer) != null;
       w.staged = !local && !buffer.isShared();
       if (w.staged) {
-        control.setPlain(slot + OFFSET, bounce(peer).offset());
-        control.setPlain(slot + MODE, CHUNKED);
+        control.setPlain(slot + Layout.LANE_OFFSET, bounce(peer).offset());
+        control.setPlain(slot + Layout.LANE_MODE, Layout.CHUNKED);
       } else {
         sendRefs[refOf(peer, w.seq)] = buffer.segment();
-        control.setPlain(slot + OFFSET, buffer.offset());
-        control.setPlain(slot + MODE, PULLED);
+        control.setPlain(slot + Layout.LANE_OFFSET, buffer.offset());
+        control.setPlain(slot + Layout.LANE_MODE, Layout.PULLED);
       }
     }
     control.setRelease(slot, word(w));
@@ -141,9 +136,9 @@ final class LaneEngine extends Padded {
     HostHeap.Block block = bounce[peer];
     if (block == null) {
       block =
-          HostProcess.self()
+          ProcessMemory.self()
               .heap()
-              .allocate(communicator.account(), MemoryPurpose.MESSAGE, MESSAGE_BYTES);
+              .allocate(communicator.account(), MemoryPurpose.MESSAGE, Layout.MESSAGE_BYTES);
       bounce[peer] = block;
     }
     return block;
@@ -158,8 +153,8 @@ final class LaneEngine extends Padded {
       if (chunksFilled[peer] - taken == 2) {
         return moved ? Step.MOVED : Step.BLOCKED;
       }
-      long length = Math.min(CHUNK, bytes(w) - w.position);
-      long to = block.offset() + (chunksFilled[peer] & 1) * CHUNK;
+      long length = Math.min(Layout.CHUNK_BYTES, bytes(w) - w.position);
+      long to = block.offset() + (chunksFilled[peer] & 1) * Layout.CHUNK_BYTES;
       Copies.copy(buffer.segment(), buffer.offset() + w.position, block.segment(), to, length);
       w.position += length;
       control.setRelease(control.filled(rank, peer), ++chunksFilled[peer]);
@@ -182,7 +177,7 @@ final class LaneEngine extends Padded {
         return Step.DEPENDS;
       }
       if (w.seq == 1) {
-        control.populate(peer, rank);
+        ProcessMemory.self().heap().populate(control, peer, rank, 1);
       }
       w.stage = HostWork.POSTED;
     }
@@ -195,13 +190,13 @@ final class LaneEngine extends Padded {
         }
         return Step.BLOCKED;
       }
-      if (bytes(w) <= ControlBlock.LANE_PAYLOAD) {
+      if (bytes(w) <= Layout.LANE_PAYLOAD) {
         HostBuffer buffer = w.recvBuffer();
         Copies.copy(
             control.memory(), slot + Long.BYTES, buffer.segment(), buffer.offset(), bytes(w));
-        return finishReceive(w, peer, (w.seq & ACK_INTERVAL - 1) == 0);
+        return finishReceive(w, peer, (w.seq & Layout.ACK_INTERVAL - 1) == 0);
       }
-      w.staged = control.getPlain(slot + MODE) == CHUNKED;
+      w.staged = control.getPlain(slot + Layout.LANE_MODE) == Layout.CHUNKED;
       w.position = 0;
       w.stage = HostWork.MOVE;
     }
@@ -218,7 +213,7 @@ final class LaneEngine extends Padded {
     HostCommunicator local = communicator.local(peer);
     MemorySegment source =
         local == null ? communicator.heapOf(peer) : local.lanes().sendRefs[refOf(rank, w.seq)];
-    long from = control.getPlain(slot + OFFSET) + w.position;
+    long from = control.getPlain(slot + Layout.LANE_OFFSET) + w.position;
     Copies.copyPart(source, from, buffer.segment(), buffer.offset() + w.position, length, bytes(w));
     w.position += length;
     // A sender that has failed may have changed what was read.
@@ -233,8 +228,9 @@ final class LaneEngine extends Padded {
     if (chunksTaken[peer] == filled) {
       return Step.BLOCKED;
     }
-    long length = Math.min(CHUNK, bytes(w) - w.position);
-    long from = control.getPlain(slot + OFFSET) + (chunksTaken[peer] & 1) * CHUNK;
+    long length = Math.min(Layout.CHUNK_BYTES, bytes(w) - w.position);
+    long from =
+        control.getPlain(slot + Layout.LANE_OFFSET) + (chunksTaken[peer] & 1) * Layout.CHUNK_BYTES;
     Copies.copy(
         communicator.heapOf(peer), from, buffer.segment(), buffer.offset() + w.position, length);
     w.position += length;
@@ -254,7 +250,7 @@ final class LaneEngine extends Padded {
   void close() {
     for (HostHeap.Block block : bounce) {
       if (block != null) {
-        HostProcess.self().heap().free(block, communicator.health()::peersAreQuiet);
+        ProcessMemory.self().heap().free(block, communicator.health()::peersAreQuiet);
       }
     }
   }

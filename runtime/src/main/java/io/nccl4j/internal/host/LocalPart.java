@@ -2,6 +2,10 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.MemoryPurpose;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
@@ -63,7 +67,7 @@ final class LocalPart {
     synchronized (PARTS) {
       LocalPart part = PARTS.get(id(control));
       if (part == null) {
-        if (block != null && !HostProcess.self().isPublished(block)) {
+        if (block != null && !ProcessMemory.self().controlBlocks().has(block)) {
           // They free the control block, once this rank has left as well.
           lost(control, rank);
           return null;
@@ -163,8 +167,8 @@ final class LocalPart {
   }
 
   private void freeWhenOver(HostHeap.Block own) {
-    HostHeap heap = HostProcess.self().heap();
-    HostProcess.self().unpublish(handle);
+    HostHeap heap = ProcessMemory.self().heap();
+    ProcessMemory.self().controlBlocks().remove(handle);
     if (group.isIn(control)) {
       heap.free(own, () -> isOver() && group.isOver());
     } else {

@@ -1,5 +1,7 @@
 package io.nccl4j.internal.host;
 
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.operation.Operation;
 import org.jspecify.annotations.Nullable;
 
@@ -26,7 +28,7 @@ final class Lookahead {
     for (int i = 0; i < chain.length; i++) {
       works[i] = candidate(chain[i]);
       needed[i] = i;
-      for (int j = i - 1; j > i - ControlBlock.OUTBOX_SLOTS && mayOvertake(i, j); j--) {
+      for (int j = i - 1; j > i - Layout.OUTBOX_SLOTS && mayOvertake(i, j); j--) {
         needed[i] = j;
       }
     }

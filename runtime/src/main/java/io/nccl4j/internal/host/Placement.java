@@ -3,6 +3,7 @@ package io.nccl4j.internal.host;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Processors;
+import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.machine.Machine;
 import java.util.BitSet;
 import org.apache.logging.log4j.LogManager;

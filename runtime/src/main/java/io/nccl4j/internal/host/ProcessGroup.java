@@ -1,5 +1,8 @@
 package io.nccl4j.internal.host;
 
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.liveness.DeathWatch;
 import java.lang.foreign.MemorySegment;
 import java.util.UUID;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -163,7 +166,7 @@ final class ProcessGroup {
     if (watch != null) {
       watch.close();
     }
-    HostProcess.self()
+    ProcessMemory.self()
         .heap()
         .whenSafe(() -> (watch == null || watch.hasEnded()) && unsettled.get() == 0, this::goAway);
   }
@@ -173,7 +176,7 @@ final class ProcessGroup {
     control.setAway(self);
     for (int p = 0; p < processes.length; p++) {
       if (p != self) {
-        HostProcess.self().unmapPeer(processes[p]);
+        ProcessMemory.self().unmapPeer(processes[p]);
       }
     }
   }

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.spi.HelperThread;
@@ -60,6 +61,7 @@ final class Progress {
   private Progress() {}
 
   static void add(HostQueue stream) {
+    ProcessMemory.self().add(stream);
     synchronized (LOCK) {
       HostQueue[] longer = Arrays.copyOf(streams, streams.length + 1);
       longer[streams.length] = stream;
@@ -71,6 +73,7 @@ final class Progress {
   }
 
   static void remove(HostQueue stream) {
+    ProcessMemory.self().remove(stream);
     synchronized (LOCK) {
       List<HostQueue> others = new ArrayList<>(Arrays.asList(streams));
       others.remove(stream);
@@ -341,7 +344,7 @@ final class Progress {
     Promise.deliverAll();
     if (ticks % TICKS_TO_SWEEP == 0) {
       HostProcess.self().lookAtPeers();
-      HostProcess.self().heap().sweepIfWaiting();
+      ProcessMemory.self().heap().sweepIfWaiting();
     }
     return true;
   }

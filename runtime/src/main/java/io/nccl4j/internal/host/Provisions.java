@@ -4,6 +4,9 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.MemoryBook;
@@ -31,14 +34,14 @@ record Provisions(
   static Provisions take(
       int rank, HostDevice device, CommunicatorConfig config, String name, boolean spansProcesses) {
     WorkFifo<HostWork> fifo = newFifo(config.fifoBytes());
-    HostProcess self = HostProcess.self();
+    ProcessMemory self = ProcessMemory.self();
     MemoryBook.Account account = self.book().open("communicator " + name + " rank " + rank, device);
     MemoryBook.Booking booking =
         account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
     try {
       HostHeap.Block staging =
           spansProcesses
-              ? self.heap().allocate(account, MemoryPurpose.STAGING, CollectiveEngine.STAGING_BYTES)
+              ? self.heap().allocate(account, MemoryPurpose.STAGING, Layout.STAGING_BYTES)
               : null;
       return new Provisions(account, fifo, booking, staging);
     } catch (RuntimeException | Error e) {
@@ -62,7 +65,7 @@ record Provisions(
   /** Gives them back: no communicator has them. */
   void giveBack() {
     if (staging != null) {
-      HostProcess.self().heap().free(staging, () -> true);
+      ProcessMemory.self().heap().free(staging);
     }
     fifoBooking.release();
     account.close();

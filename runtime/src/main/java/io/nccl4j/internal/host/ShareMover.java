@@ -2,6 +2,10 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Padded;
@@ -81,7 +85,7 @@ final class ShareMover extends Padded {
 
   private void publish(HostWork w, long[] counts, long[] displacements) {
     if (!published) {
-      control.populate(rank);
+      ProcessMemory.self().heap().populate(control, rank, 0, nranks);
       published = true;
     }
     for (int k = 0; k < nranks; k++) {
@@ -112,7 +116,7 @@ final class ShareMover extends Padded {
 
   /** Elements per block that fit into a staging area, the same on every rank. */
   long pieceLength(HostWork w) {
-    long half = CollectiveEngine.STAGING_BYTES / 2;
+    long half = Layout.STAGING_BYTES / 2;
     long blocks = w.operation.isShared() ? 1 : nranks;
     long elements = half / blocks / w.type.byteSize();
     return Math.max(1, elements & -SHARE_ALIGNMENT);

@@ -7,6 +7,10 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.HostMemory;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.MemorySegment;
@@ -126,7 +130,7 @@ final class Split {
     try {
       provisions = Provisions.take(rank, device, config, name, spans);
       if (rank == 0) {
-        handle = HostBackend.newControlBlock(device, members.length);
+        handle = ProcessMemory.self().controlBlocks().create(device.account(), members.length);
         own = part(handle, members[0], processOf, 0);
       }
     } catch (NcclException e) {
@@ -193,7 +197,7 @@ final class Split {
    */
   private LocalPart part(long handle, int leader, int[] processOf, int rank) {
     boolean here = parent.local(leader) != null;
-    HostHeap.Block block = here ? HostProcess.self().published(handle) : null;
+    HostHeap.Block block = here ? ProcessMemory.self().controlBlocks().find(handle) : null;
     if (here && block == null) {
       throw givenUp(leader);
     }

@@ -23,6 +23,8 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -377,7 +379,7 @@ class CloseTest {
   /** Closed at once, freed when the work is done: what holds of copies, scalars and operations. */
   @Test
   void theMemoryOfAClosedBufferIsFreedWhenItsWorkIsDone() {
-    HostHeap heap = HostProcess.self().heap();
+    HostHeap heap = ProcessMemory.self().heap();
     try (HostRanks ranks = new HostRanks(2, BYTES)) {
       Stream stream = ranks.streams.get(0);
       Device device = ranks.get(0).device();
@@ -417,7 +419,7 @@ class CloseTest {
   /** A discarded group uses nothing any more, and one of another thread still does. */
   @Test
   void aGroupUsesItsBuffersUntilItIsDiscarded() throws Exception {
-    HostHeap heap = HostProcess.self().heap();
+    HostHeap heap = ProcessMemory.self().heap();
     try (HostRanks ranks = new HostRanks(1, BYTES);
         Stream stream = ranks.get(0).device().newStream()) {
       long before = heap.allocatedBytes();
@@ -491,7 +493,7 @@ class CloseTest {
   void aRankThatNeverComesEndsInitialisation() {
     CommunicatorConfig config = HostRanks.patient().initTimeout(Duration.ofMillis(300)).build();
     UniqueId id = UniqueId.create(Backend.HOST);
-    long before = HostProcess.self().heap().allocatedBytes();
+    long before = ProcessMemory.self().heap().allocatedBytes();
     long start = System.nanoTime();
     NcclException e =
         assertThrows(
@@ -500,6 +502,6 @@ class CloseTest {
     long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
     assertTrue(millis >= 300 && millis < 5000, millis + " ms");
     assertTrue(e.getMessage().contains("1, 2"), e.getMessage());
-    assertEquals(before, HostProcess.self().heap().allocatedBytes());
+    assertEquals(before, ProcessMemory.self().heap().allocatedBytes());
   }
 }

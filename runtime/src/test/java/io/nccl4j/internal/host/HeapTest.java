@@ -13,6 +13,8 @@ import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -30,8 +32,8 @@ class HeapTest {
   private static final Device DEVICE = Device.get(Backend.HOST, 0);
 
   private static long backedBytes() {
-    long ignored = HostProcess.self().heap().allocatedBytes();
-    return Descriptors.fstat(HostProcess.self().heap().fd()).allocatedBytes();
+    long ignored = ProcessMemory.self().heap().allocatedBytes();
+    return Descriptors.fstat(ProcessMemory.self().heap().fd()).allocatedBytes();
   }
 
   private record Filled(DeviceBuffer buffer, byte value) {
@@ -56,7 +58,7 @@ class HeapTest {
     long seed = new Random().nextLong();
     System.out.println("seed " + seed);
     Random random = new Random(seed);
-    long before = HostProcess.self().heap().allocatedBytes();
+    long before = ProcessMemory.self().heap().allocatedBytes();
     long backed = backedBytes();
     List<Filled> buffers = new ArrayList<>();
     long most = 0;
@@ -71,13 +73,13 @@ class HeapTest {
     }
     assertTrue(most > backed);
     buffers.forEach(Filled::close);
-    assertTrue(HostProcess.self().heap().allocatedBytes() <= before);
+    assertTrue(ProcessMemory.self().heap().allocatedBytes() <= before);
     assertTrue(backedBytes() <= backed);
   }
 
   @Test
   void buffersOfOtherThreadsStayApart() throws Exception {
-    long before = HostProcess.self().heap().allocatedBytes();
+    long before = ProcessMemory.self().heap().allocatedBytes();
     try (HostRanks ranks = new HostRanks(4, 64)) {
       ranks.run(
           rank -> {
@@ -92,12 +94,12 @@ class HeapTest {
             own.forEach(Filled::close);
           });
     }
-    assertTrue(HostProcess.self().heap().allocatedBytes() <= before);
+    assertTrue(ProcessMemory.self().heap().allocatedBytes() <= before);
   }
 
   @Test
   void moreThanThereIsIsRefusedAndTakesNothing() {
-    HostHeap heap = HostProcess.self().heap();
+    HostHeap heap = ProcessMemory.self().heap();
     long before = heap.allocatedBytes();
     long backed = backedBytes();
     for (long bytes : new long[] {heap.size(), heap.size() + 1, 1L << 60, Long.MAX_VALUE}) {

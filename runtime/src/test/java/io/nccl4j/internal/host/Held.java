@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -26,7 +27,7 @@ record Held(long descriptors, long threads, long mappings, long bytes, long mapp
 
   /** Counts now, after the heap has given back what it can. */
   static Held now() {
-    long bytes = HostProcess.self().heap().allocatedBytes();
+    long bytes = ProcessMemory.self().heap().allocatedBytes();
     try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"));
         Stream<String> lines = Files.lines(Path.of("/proc/self/maps"))) {
       List<String> mappings = lines.filter(line -> line.contains("memfd:nccl4j")).toList();

@@ -22,6 +22,10 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.UUID;
@@ -38,13 +42,13 @@ class HostMemoryTest {
   private static final int ORDINAL = 900;
 
   private static HostHeap heap() {
-    return HostProcess.self().heap();
+    return ProcessMemory.self().heap();
   }
 
   /** All that is taken from the system for the heap, by whomever. */
   private static void requireAllIsBooked() {
     long inBlocks = heap().allocatedBytes();
-    MemoryReport report = HostProcess.self().book().report("all", heap());
+    MemoryReport report = ProcessMemory.self().book().report("all", heap());
     long unused = report.bytes(MemoryPurpose.UNUSED);
     assertTrue(unused >= 0, report::toString);
     assertEquals(Descriptors.fstat(heap().fd()).allocatedBytes(), inBlocks + unused);
@@ -93,7 +97,7 @@ class HostMemoryTest {
       assertTrue(device.lines().containsAll(first.lines()), device::toString);
       requireAllIsBooked();
     }
-    MemoryReport after = HostProcess.self().book().report("all", Device.get(Backend.HOST, 0));
+    MemoryReport after = ProcessMemory.self().book().report("all", Device.get(Backend.HOST, 0));
     // Others may be there: a communicator whose peer was killed keeps its memory for a while.
     long left =
         after.lines().stream()
@@ -123,10 +127,10 @@ class HostMemoryTest {
   @Timeout(30)
   void aRankThatCannotBeMadeLeavesNothing() throws Exception {
     HostDevice device = (HostDevice) Device.get(Backend.HOST, ORDINAL);
-    long handle = HostBackend.newControlBlock(device, 2);
-    HostHeap.Block block = HostProcess.self().published(handle);
+    long handle = ProcessMemory.self().controlBlocks().create(device.account(), 2);
+    HostHeap.Block block = ProcessMemory.self().controlBlocks().find(handle);
     ControlBlock control = new ControlBlock(block.segment(), block.offset(), 2);
-    UUID[] processes = {HostProcess.self().id()};
+    UUID[] processes = {ProcessMemory.self().id()};
     MemorySegment[] heaps = {block.segment()};
     ProcessGroup group = new ProcessGroup(control, processes, new long[1], heaps, 0, "pair");
     Supplier<LocalPart> part = () -> new LocalPart(control, new int[2], group, handle, block);
@@ -147,7 +151,7 @@ class HostMemoryTest {
         assertThrows(ExecutionException.class, () -> other.get(20, TimeUnit.SECONDS));
     assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());
     assertEquals(0, device.memory().bytes(MemoryPurpose.CONTROL), device.memory()::toString);
-    assertNull(HostProcess.self().published(handle));
+    assertNull(ProcessMemory.self().controlBlocks().find(handle));
   }
 
   /** Ranks of several processes have a staging area each. */
@@ -162,8 +166,7 @@ class HostMemoryTest {
           Communicator.initRank(
               Device.get(Backend.HOST, 0), 2, id, 0, HostRanks.patient().build())) {
         MemoryReport report = own.memory();
-        assertEquals(
-            CollectiveEngine.STAGING_BYTES, report.bytes(MemoryPurpose.STAGING), report::toString);
+        assertEquals(Layout.STAGING_BYTES, report.bytes(MemoryPurpose.STAGING), report::toString);
         assertEquals(List.of(), report.comparisons());
         requireAllIsBooked();
       }

@@ -8,6 +8,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.layout.Layout;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -49,13 +50,13 @@ class LaggingRankTest {
         broadcast(ranks, 0, i);
       }
       HostStream root = (HostStream) ranks.streams.get(0);
-      assertEquals(ControlBlock.OUTBOX_SLOTS, ahead(root));
+      assertEquals(Layout.OUTBOX_SLOTS, ahead(root));
       // One of the two others catching up is not enough.
       for (int i = 0; i < operations; i++) {
         broadcast(ranks, 1, i);
       }
-      assertEquals(ControlBlock.OUTBOX_SLOTS, ahead((HostStream) ranks.streams.get(1)));
-      assertEquals(ControlBlock.OUTBOX_SLOTS, ahead(root));
+      assertEquals(Layout.OUTBOX_SLOTS, ahead((HostStream) ranks.streams.get(1)));
+      assertEquals(Layout.OUTBOX_SLOTS, ahead(root));
       for (int i = 0; i < operations; i++) {
         broadcast(ranks, 2, i);
       }
@@ -141,7 +142,7 @@ class LaggingRankTest {
         in.copyFrom(words(i));
         ranks.get(0).send(in, WORDS, DataType.INT32, 1, sender);
       }
-      assertEquals(ControlBlock.LANE_SLOTS, ahead(sender));
+      assertEquals(Layout.LANE_SLOTS, ahead(sender));
       for (int i = 0; i < messages; i++) {
         ranks.get(1).recv(slot(ranks.out.get(1), i), WORDS, DataType.INT32, 0, receiver);
       }

@@ -12,6 +12,8 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.MismatchException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
 import java.util.Random;
@@ -44,8 +46,7 @@ class LookaheadTest {
       ControlBlock control = communicator.part().control();
       int count = 0;
       for (long seq = before + 1; seq <= communicator.issuedCollectives(); seq++) {
-        long slot =
-            control.outbox(0) + seq % ControlBlock.OUTBOX_SLOTS * ControlBlock.OUTBOX_SLOT_BYTES;
+        long slot = control.outbox(0) + seq % Layout.OUTBOX_SLOTS * Layout.OUTBOX_SLOT_BYTES;
         count += (int) control.getAcquire(slot) == (int) seq ? 1 : 0;
       }
       communicator.abort();
@@ -74,10 +75,10 @@ class LookaheadTest {
   @Test
   void noMoreThanTheOutboxHolds() {
     assertEquals(
-        ControlBlock.OUTBOX_SLOTS,
+        Layout.OUTBOX_SLOTS,
         shown(
             ranks -> {
-              for (int i = 0; i < 2 * ControlBlock.OUTBOX_SLOTS; i++) {
+              for (int i = 0; i < 2 * Layout.OUTBOX_SLOTS; i++) {
                 ranks.sum(0, 1);
               }
             }));

@@ -15,6 +15,11 @@ import io.nccl4j.internal.bootstrap.Joiner;
 import io.nccl4j.internal.bootstrap.LyingCreator;
 import io.nccl4j.internal.bootstrap.Membership;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.liveness.DeathWatch;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Signature;
 import java.lang.foreign.MemorySegment;
@@ -107,7 +112,7 @@ class LyingRankTest {
     if (flags == 0) {
       heap = HostHeap.map(fd, HEAP_BYTES);
       control = new ControlBlock(heap, CONTROL, 2);
-      control.format(1L << 60 | System.nanoTime(), 1);
+      control.format(1L << 60 | System.nanoTime(), 1, true);
       DeathWatch.format(control.mutex(0));
       DeathWatch.format(control.mutex(1));
       control.setPlain(control.staging(0), STAGING);
@@ -116,7 +121,7 @@ class LyingRankTest {
   }
 
   private Joiner joiner(long bytes, long offset) {
-    return new Joiner(0, 2, process, ControlBlock.LAYOUT, fd, bytes, offset);
+    return new Joiner(0, 2, process, Layout.VERSION, fd, bytes, offset);
   }
 
   /** What the honest rank makes of it. */
@@ -342,7 +347,7 @@ class LyingRankTest {
   }
 
   private long slot(int rank) {
-    return control.outbox(rank) + ControlBlock.OUTBOX_SLOT_BYTES;
+    return control.outbox(rank) + Layout.OUTBOX_SLOT_BYTES;
   }
 
   @ParameterizedTest
@@ -368,7 +373,7 @@ class LyingRankTest {
         "receive",
         this::isAlive,
         () -> {
-          long slot = control.lane(0, 1) + ControlBlock.LANE_SLOT_BYTES;
+          long slot = control.lane(0, 1) + Layout.LANE_SLOT_BYTES;
           control.setPlain(slot + 8, offset);
           control.setPlain(slot + 16, mode);
           control.setRelease(control.filled(0, 1), 1);
@@ -401,7 +406,7 @@ class LyingRankTest {
         "join",
         () -> control.getAcquire(slot(1)) != 0,
         () -> {
-          long call = control.ledger(0) + ControlBlock.LINE + 16;
+          long call = control.ledger(0) + Layout.LINE + 16;
           control.setPlain(call, 0xfefefefeL);
           control.setRelease(control.ledger(0), 1);
           control.setRelease(control.state(0), RankState.of(RankState.MISMATCH, 1, 1));
@@ -424,7 +429,7 @@ class LyingRankTest {
           control.setPlain(slot(0) + 16, 0);
           control.setPlain(slot(0) + 24, -1);
           control.setRelease(slot(0), control.getAcquire(slot(1)));
-          long next = ControlBlock.OUTBOX_SLOT_BYTES;
+          long next = Layout.OUTBOX_SLOT_BYTES;
           awaitTrue(() -> control.getAcquire(slot(1) + next) != 0);
           control.setPlain(slot(0) + next + 8, 0);
           control.setPlain(slot(0) + next + 16, 1L << 45);

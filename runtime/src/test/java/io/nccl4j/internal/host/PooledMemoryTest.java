@@ -17,6 +17,8 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -34,8 +36,7 @@ class PooledMemoryTest {
   private static final byte MARK = 0x5a;
 
   private static MemorySegment staging(HostCommunicator own) {
-    return own.heapOf(own.rank())
-        .asSlice(own.stagingOf(own.rank()), CollectiveEngine.STAGING_BYTES);
+    return own.heapOf(own.rank()).asSlice(own.stagingOf(own.rank()), Layout.STAGING_BYTES);
   }
 
   private static boolean isMarked(MemorySegment memory) {
@@ -168,7 +169,7 @@ class PooledMemoryTest {
   @Test
   void poolsAreBooked() {
     Device device = Device.get(Backend.HOST, 901);
-    long before = HostProcess.self().heap().allocatedBytes();
+    long before = ProcessMemory.self().heap().allocatedBytes();
     try (MemoryPool pool = device.newMemoryPool();
         Stream stream = device.newStream()) {
       pool.allocate(1, stream).close();
@@ -179,6 +180,6 @@ class PooledMemoryTest {
       assertEquals(32 << 20, device.memory().bytes(MemoryPurpose.POOL));
     }
     assertEquals(0, device.memory().bytes(MemoryPurpose.POOL));
-    assertTrue(HostProcess.self().heap().allocatedBytes() <= before);
+    assertTrue(ProcessMemory.self().heap().allocatedBytes() <= before);
   }
 }

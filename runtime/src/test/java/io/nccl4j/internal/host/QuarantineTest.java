@@ -16,6 +16,8 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -107,7 +109,7 @@ class QuarantineTest {
 
   /** Waits until no more than this is allocated: the control block is gone. */
   private static void awaitBytes(long most) {
-    while (HostProcess.self().heap().allocatedBytes() > most) {
+    while (ProcessMemory.self().heap().allocatedBytes() > most) {
       Thread.onSpinWait();
     }
   }
@@ -133,7 +135,7 @@ class QuarantineTest {
     Arrays.fill(expected, 0x77777777);
     for (int round = 0; round < 4; round++) {
       Communicator own = join();
-      HostHeap heap = HostProcess.self().heap();
+      HostHeap heap = ProcessMemory.self().heap();
       DeviceBuffer in = own.device().allocate(BYTES);
       DeviceBuffer out = own.device().allocate(BYTES);
       stopPeerAndAbort(own, in, out, random);
@@ -217,7 +219,7 @@ class QuarantineTest {
     for (boolean closeFirst : new boolean[] {true, false}) {
       endPeer();
       startPeer();
-      HostHeap heap = HostProcess.self().heap();
+      HostHeap heap = ProcessMemory.self().heap();
       Held before = Held.now();
       Communicator own = join();
       DeviceBuffer in = own.device().allocate(BYTES);

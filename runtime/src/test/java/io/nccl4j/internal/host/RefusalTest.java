@@ -16,6 +16,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.memory.HostHeap;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

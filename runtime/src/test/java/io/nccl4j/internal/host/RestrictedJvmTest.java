@@ -15,6 +15,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -164,7 +165,7 @@ class RestrictedJvmTest {
       boolean vectors = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
       System.out.println(
           "shareable "
-              + HostProcess.self().heap().isShareable()
+              + ProcessMemory.self().heap().isShareable()
               + ", vectors "
               + vectors
               + ", all right");

@@ -9,6 +9,8 @@ import io.nccl4j.DataType;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -38,7 +40,7 @@ class SequenceWrapTest {
     fill(c, "sendSeq", seq);
     fill(c, "recvSeq", seq);
     set(c.collectives(), "completed", seq);
-    set(c.collectives(), "safeUntil", seq + ControlBlock.OUTBOX_SLOTS);
+    set(c.collectives(), "safeUntil", seq + Layout.OUTBOX_SLOTS);
     fill(c.lanes(), "sent", seq);
     fill(c.lanes(), "received", seq);
     ControlBlock control = c.part().control();

@@ -15,6 +15,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.layout.ControlBlock;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
@@ -15,33 +15,33 @@ import org.jspecify.annotations.Nullable;
  * A pool over the heap. Its chunks are blocks of the heap, so that peers reach its buffers like all
  * others, without copies.
  */
-final class HostPool extends StreamPool<HostBuffer> {
+public final class HostPool extends StreamPool<HostBuffer> {
   private static final long PAGE = 4096;
 
-  private final HostDevice device;
-  private final HostHeap heap = HostProcess.self().heap();
+  private final DeviceMemory memory;
+  private final HostHeap heap = ProcessMemory.self().heap();
 
-  private HostPool(HostDevice device, MemoryPoolOptions options) {
-    super(device, options);
-    this.device = device;
+  private HostPool(DeviceMemory memory, MemoryPoolOptions options) {
+    super(memory.device(), options);
+    this.memory = memory;
   }
 
-  static HostPool open(HostDevice device, MemoryPoolOptions options) {
-    HostPool pool = new HostPool(device, options);
+  public static HostPool open(DeviceMemory memory, MemoryPoolOptions options) {
+    HostPool pool = new HostPool(memory, options);
     pool.reserveInitial();
     return pool;
   }
 
   private final class Chunk extends PoolChunk {
-    private final HostHeap.Block memory;
+    private final HostHeap.Block own;
 
-    Chunk(HostHeap.Block memory) {
-      super(memory.offset(), memory.bytes());
-      this.memory = memory;
+    Chunk(HostHeap.Block own) {
+      super(own.offset(), own.bytes());
+      this.own = own;
     }
 
     private long address() {
-      return memory.segment().address() + memory.offset();
+      return own.segment().address() + own.offset();
     }
 
     @Override
@@ -51,13 +51,13 @@ final class HostPool extends StreamPool<HostBuffer> {
 
     @Override
     protected void free() {
-      heap.free(memory, HostProcess.self().quarantine().whenUntouched(address(), memory.bytes()));
+      heap.free(own, ProcessMemory.self().quarantine().whenUntouched(address(), own.bytes()));
     }
   }
 
   @Override
   protected @Nullable EngineStream<?> engineStream(@Nullable Stream stream) {
-    return stream instanceof HostStream own ? own : null;
+    return stream instanceof EngineStream<?> own ? own : null;
   }
 
   @Override
@@ -72,22 +72,22 @@ final class HostPool extends StreamPool<HostBuffer> {
 
   @Override
   protected boolean isInReach(PoolBlock block) {
-    long start = ((Chunk) block.chunk()).memory.segment().address() + block.offset();
-    return !HostProcess.self().quarantine().isUntouched(start, block.size());
+    long start = ((Chunk) block.chunk()).own.segment().address() + block.offset();
+    return !ProcessMemory.self().quarantine().isUntouched(start, block.size());
   }
 
   @Override
   protected PoolChunk newChunk(long bytes) {
-    return new Chunk(device.allocate(MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
+    return new Chunk(memory.allocate(MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
   }
 
   @Override
   protected HostBuffer newBuffer() {
-    return new HostBuffer(device, MemorySegment.NULL, heap.isShareable());
+    return new HostBuffer(memory.device(), MemorySegment.NULL, heap.isShareable());
   }
 
   @Override
   protected void open(HostBuffer buffer, PoolBlock block, long bytes) {
-    buffer.open(block, ((Chunk) block.chunk()).memory.segment(), bytes);
+    buffer.open(block, ((Chunk) block.chunk()).own.segment(), bytes);
   }
 }

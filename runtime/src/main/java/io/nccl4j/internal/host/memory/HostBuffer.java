@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
  * pool uses its buffers again for other blocks, when all works with them are done.
  */
-final class HostBuffer implements DeviceBuffer {
+public final class HostBuffer implements DeviceBuffer {
   private static final VarHandle CLOSED;
 
   static {
@@ -29,7 +29,7 @@ final class HostBuffer implements DeviceBuffer {
     }
   }
 
-  private final HostDevice device;
+  private final Device device;
   private final boolean shared;
   private final HostBuffer root;
   private final HostHeap.@Nullable Block block;
@@ -48,7 +48,7 @@ final class HostBuffer implements DeviceBuffer {
   private boolean closed;
 
   /** An allocated buffer, which owns {@code block}. */
-  HostBuffer(HostDevice device, HostHeap.Block block, boolean shared) {
+  public HostBuffer(Device device, HostHeap.Block block, boolean shared) {
     this.device = device;
     this.segment = block.segment();
     this.offset = block.offset();
@@ -59,7 +59,7 @@ final class HostBuffer implements DeviceBuffer {
   }
 
   /** A buffer of a pool, closed. */
-  HostBuffer(HostDevice device, MemorySegment segment, boolean shared) {
+  HostBuffer(Device device, MemorySegment segment, boolean shared) {
     this.device = device;
     this.segment = segment;
     this.shared = shared;
@@ -69,7 +69,7 @@ final class HostBuffer implements DeviceBuffer {
   }
 
   /** A caller's memory. */
-  HostBuffer(HostDevice device, MemorySegment segment) {
+  public HostBuffer(Device device, MemorySegment segment) {
     this.device = device;
     this.segment = segment;
     this.offset = 0;
@@ -101,12 +101,12 @@ final class HostBuffer implements DeviceBuffer {
   }
 
   /** Notes that a graph uses it, which must see for ever that it was closed. */
-  void capture() {
+  public void capture() {
     root.captured = true;
   }
 
   /** The memory this buffer lies in, at {@link #offset()}. */
-  MemorySegment segment() {
+  public MemorySegment segment() {
     return segment;
   }
 
@@ -114,17 +114,17 @@ final class HostBuffer implements DeviceBuffer {
    * Where in {@link #segment()} it starts; for a {@link #isShared() shared} buffer the heap offset
    * that peers use.
    */
-  long offset() {
+  public long offset() {
     return offset;
   }
 
   /** Whether ranks in other processes can reach it. */
-  boolean isShared() {
+  public boolean isShared() {
     return shared;
   }
 
   /** The allocated or wrapped buffer this one is a part of, or this one. */
-  HostBuffer root() {
+  public HostBuffer root() {
     return root;
   }
 
@@ -182,15 +182,15 @@ final class HostBuffer implements DeviceBuffer {
   }
 
   /** Refuses a closed buffer, and one that peers may still write to. */
-  void requireUsable(String call) {
+  public void requireUsable(String call) {
     requireOpen();
-    HostProcess.self().quarantine().requireQuiet(this, call);
+    ProcessMemory.self().quarantine().requireQuiet(address(), bytes, call);
   }
 
   @Override
   public boolean isQuiet() {
-    return HostProcess.self().usesOf(root).areOver()
-        && HostProcess.self().quarantine().isQuiet(address(), bytes);
+    return ProcessMemory.self().usesOf(root).areOver()
+        && ProcessMemory.self().quarantine().isQuiet(address(), bytes);
   }
 
   @Override
@@ -213,7 +213,9 @@ final class HostBuffer implements DeviceBuffer {
       return;
     }
     if (CLOSED.compareAndSet(this, false, true) && block != null) {
-      HostProcess.self().heap().free(block, HostProcess.self().unused(this));
+      ProcessMemory.self()
+          .heap()
+          .free(block, ProcessMemory.self().whenUnused(this, address(), bytes));
     }
   }
 }

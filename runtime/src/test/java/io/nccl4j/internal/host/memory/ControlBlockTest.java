@@ -1,10 +1,11 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
+import io.nccl4j.internal.host.layout.ControlBlock;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;
@@ -16,7 +17,7 @@ class ControlBlockTest {
   @Test
   void pairsThatNeverTalkTakeNoMemory() throws Exception {
     long before = heapFileBytes();
-    HostHeap heap = HostProcess.self().heap();
+    HostHeap heap = ProcessMemory.self().heap();
     for (int round = 0; round < 2; round++) {
       HostHeap.Block block = newBlock();
       ControlBlock control = ControlBlock.find(block.segment(), block.offset(), NRANKS, 0);
@@ -24,7 +25,7 @@ class ControlBlockTest {
       System.out.printf(
           "%d ranks: %d of %d KiB%n", NRANKS, taken >> 10, ControlBlock.bytes(NRANKS) >> 10);
       assertTrue(taken <= ControlBlock.reservedBytes(NRANKS) + (4 << 20), () -> taken + " B");
-      control.populate(3, 7);
+      heap.populate(control, 3, 7, 1);
       long withOnePair = heapFileBytes() - before - taken;
       assertTrue(withOnePair > 0 && withOnePair <= 3 * 4096, () -> withOnePair + " B");
       // Nothing is left there from the round before.
@@ -36,16 +37,18 @@ class ControlBlockTest {
   }
 
   private static HostHeap.Block newBlock() {
-    long handle = HostBackend.newControlBlock((HostDevice) Device.get(Backend.HOST, 0), NRANKS);
-    HostHeap.Block block = HostProcess.self().published(handle);
-    HostProcess.self().unpublish(handle);
+    ControlBlocks blocks = ProcessMemory.self().controlBlocks();
+    DeviceMemory memory = new DeviceMemory(Device.get(Backend.HOST, 0));
+    long handle = blocks.create(memory.account(), NRANKS);
+    HostHeap.Block block = blocks.get(handle);
+    blocks.remove(handle);
     return block;
   }
 
   /** Of all that the heap's file has, not only of what this process has touched. */
   private static long heapFileBytes() throws IOException, InterruptedException {
     String file =
-        "/proc/" + ProcessHandle.current().pid() + "/fd/" + HostProcess.self().heap().fd();
+        "/proc/" + ProcessHandle.current().pid() + "/fd/" + ProcessMemory.self().heap().fd();
     Process stat = new ProcessBuilder("stat", "-L", "-c", "%b", file).start();
     String blocks =
         new String(stat.getInputStream().readAllBytes(), StandardCharsets.UTF_8).strip();

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.liveness;
 
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
@@ -21,7 +21,7 @@ import org.apache.logging.log4j.Logger;
 /**
  * Notices the death of a peer process within milliseconds, however large its heap is.
  *
- * <p>Each process of a communicator holds one robust process-shared mutex in the control block from
+ * <p>Each process of a group holds one robust process-shared mutex in memory that they share, from
  * {@link #hold} until it dies or closes. The kernel releases the mutexes of a dying process before
  * it frees the process's memory. The mutexes protect nothing: they are a signal, which only their
  * owner ever takes, and which everybody else reads.
@@ -39,9 +39,9 @@ import org.apache.logging.log4j.Logger;
  * would take the process for dead: after {@link #hold} it allocates nothing but for a message.
  * Memory: the mutexes must stay mapped until {@link #hasEnded}.
  */
-final class DeathWatch {
+public final class DeathWatch {
   /** Bytes of one mutex; its address must be a multiple of 8. */
-  static final int MUTEX_BYTES = 64;
+  public static final int MUTEX_BYTES = 64;
 
   private static final Logger LOG = LogManager.getLogger(DeathWatch.class);
 
@@ -83,7 +83,7 @@ final class DeathWatch {
    * @param dead told about each dead process; not after {@link #close}
    * @param broken told when the watch cannot watch any more; may allocate
    */
-  DeathWatch(
+  public DeathWatch(
       String name,
       MemorySegment[] mutexes,
       int self,
@@ -106,12 +106,12 @@ final class DeathWatch {
    *
    * @param mutex {@value #MUTEX_BYTES} bytes of shared memory
    */
-  static void format(MemorySegment mutex) {
+  public static void format(MemorySegment mutex) {
     RobustMutex.init(mutex);
   }
 
   /** Whether a mutex was formatted: what anything else says of its holder is not to be believed. */
-  static boolean isFormatted(MemorySegment mutex) {
+  public static boolean isFormatted(MemorySegment mutex) {
     return RobustMutex.isOne(mutex);
   }
 
@@ -122,7 +122,7 @@ final class DeathWatch {
    * @throws SystemErrorException if the mutex cannot be had; the thread has ended, or does so soon
    * @throws InvalidUsageException if this watch was started or closed before
    */
-  void hold() {
+  public void hold() {
     synchronized (this) {
       if (closing || thread.isStarted()) {
         throw new InvalidUsageException(thread.name() + " was started or closed before", "");
@@ -169,10 +169,10 @@ final class DeathWatch {
   }
 
   /**
-   * Starts watching. Every process of the communicator must have returned from {@link #hold}
-   * before, or it is taken for dead.
+   * Starts watching. Every process of the group must have returned from {@link #hold} before, or it
+   * is taken for dead.
    */
-  void watch() {
+  public void watch() {
     watching = true;
     thread.wake();
   }
@@ -181,7 +181,7 @@ final class DeathWatch {
    * Asks the thread to release this process's mutex and to end. This process must count as left
    * before. May be called repeatedly, at any time.
    */
-  synchronized void close() {
+  public synchronized void close() {
     if (!closing) {
       closing = true;
       if (thread.isStarted()) {
@@ -193,7 +193,7 @@ final class DeathWatch {
   }
 
   /** Whether the mutexes are no longer touched; some time after {@link #close}. */
-  boolean hasEnded() {
+  public boolean hasEnded() {
     return ended;
   }
 

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
@@ -8,6 +8,7 @@ import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Memory;
+import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.machine.ControlGroups;
 import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.memory.Deferral;
@@ -31,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * once. Freeing may be put off until no rank can touch the block any more. Thread-safe; the file
  * and its mapping live as long as the process.
  */
-final class HostHeap {
+public final class HostHeap {
   private static final Logger LOG = LogManager.getLogger(HostHeap.class);
   private static final long GRANULE = 2 << 20;
   private static final long PAGE = 4096;
@@ -62,7 +63,7 @@ final class HostHeap {
    * @param arena closes a block that has memory of its own; null for a shared heap
    * @param booking whose it is
    */
-  record Block(
+  public record Block(
       MemorySegment segment,
       long offset,
       long bytes,
@@ -127,12 +128,12 @@ final class HostHeap {
   }
 
   /** Why other processes cannot map it; empty if they can. */
-  String restriction() {
+  public String restriction() {
     return restriction;
   }
 
   /** Maps a heap file of {@code bytes} bytes, this process's or a peer's. */
-  static MemorySegment map(int fd, long bytes) {
+  public static MemorySegment map(int fd, long bytes) {
     return Memory.mmap(
         bytes,
         Memory.PROT_READ | Memory.PROT_WRITE,
@@ -144,37 +145,37 @@ final class HostHeap {
   /**
    * The size of a heap that other processes can map: twice the machine's memory, all of it sparse.
    */
-  static long shareableBytes() {
+  public static long shareableBytes() {
     return 2 * Machine.memoryBytes() / GRANULE * GRANULE;
   }
 
   /** Where its blocks lie. */
-  MemoryPlace place() {
+  public MemoryPlace place() {
     return mapping == null ? MemoryPlace.NATIVE : MemoryPlace.SHARED;
   }
 
   /** Whether other processes can map it. */
-  boolean isShareable() {
+  public boolean isShareable() {
     return mapping != null;
   }
 
   /** The file, owned by this heap; −1 if it is not shareable. */
-  int fd() {
+  public int fd() {
     return fd;
   }
 
   /** The whole heap in this address space; it must be shareable. */
-  MemorySegment mapping() {
+  public MemorySegment mapping() {
     return java.util.Objects.requireNonNull(mapping);
   }
 
   /** Size of the address range in bytes; memory is taken only for blocks. */
-  long size() {
+  public long size() {
     return size;
   }
 
   /** Bytes in blocks that were not freed. */
-  synchronized long allocatedBytes() {
+  public synchronized long allocatedBytes() {
     deferred.sweep();
     return allocatedBytes;
   }
@@ -184,7 +185,7 @@ final class HostHeap {
    *
    * @throws SystemErrorException if the memory is not there
    */
-  Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
+  public Block allocate(MemoryBook.Account account, MemoryPurpose purpose, long bytes) {
     return allocate(account, purpose, bytes, bytes);
   }
 
@@ -196,7 +197,7 @@ final class HostHeap {
    * @param reservedBytes how much of it is reserved; all of it unless the block is fresh
    * @throws SystemErrorException if the memory is not there
    */
-  synchronized Block allocate(
+  public synchronized Block allocate(
       MemoryBook.Account account, MemoryPurpose purpose, long bytes, long reservedBytes) {
     deferred.sweep();
     if (ranges == null || mapping == null) {
@@ -240,7 +241,7 @@ final class HostHeap {
    *
    * @throws SystemErrorException if there is no room for it
    */
-  void requireRoom(long bytes) {
+  public void requireRoom(long bytes) {
     groups.require(bytes);
   }
 
@@ -261,21 +262,28 @@ final class HostHeap {
   }
 
   /** Whether blocks of this size have granules of their own, which the system zeroes. */
-  static boolean isFresh(long bytes) {
+  public static boolean isFresh(long bytes) {
     return bytes >= GRANULE;
   }
 
   /**
-   * Gives pages to a part of a block that was not reserved, so that touching it cannot kill.
-   * Kernels before 5.14 do not know how, and do it at the first touch.
+   * Gives pages to what one rank writes to some others in a control block, and back, before they
+   * first do: touching it cannot kill then, although it was not reserved. Kernels before 5.14 do
+   * not know how, and do it at the first touch.
    *
+   * @param pairs how many ranks, from {@code to} on
    * @throws SystemErrorException if the memory is not there
    */
-  void populate(MemorySegment memory, long offset, long bytes) {
+  public void populate(ControlBlock control, int from, int to, int pairs) {
+    if (!isShareable() || !isFresh(control.bytes())) {
+      return;
+    }
+    long offset = control.pair(from, to);
+    long bytes = control.pair(from, to + pairs) - offset;
     long first = offset & -PAGE;
     long end = roundUp(offset + bytes, PAGE);
     requireRoom(end - first);
-    MemorySegment range = memory.asSlice(first, end - first);
+    MemorySegment range = control.memory().asSlice(first, end - first);
     int error = Memory.madvise(range, Memory.MADV_POPULATE_WRITE);
     if (error != 0 && error != Errno.EINVAL) {
       throw new SystemErrorException(
@@ -333,12 +341,12 @@ final class HostHeap {
   }
 
   /** Frees a block that nobody touches any more, once. */
-  synchronized void free(Block block) {
+  public synchronized void free(Block block) {
     release(block);
   }
 
   /** Frees a block, once, now or as soon as {@code safe} says that nobody can touch it any more. */
-  void free(Block block, BooleanSupplier safe) {
+  public void free(Block block, BooleanSupplier safe) {
     whenSafe(safe, () -> release(block));
   }
 
@@ -346,13 +354,13 @@ final class HostHeap {
    * Runs {@code action} now, or as soon as {@code safe} is found to be true: at a later call of
    * this heap, or by the ticker.
    */
-  synchronized void whenSafe(BooleanSupplier safe, Runnable action) {
+  public synchronized void whenSafe(BooleanSupplier safe, Runnable action) {
     deferred.add(safe, action);
     deferred.sweep();
   }
 
   /** Does what was put off and is safe now. */
-  void sweepIfWaiting() {
+  public void sweepIfWaiting() {
     if (!deferred.isEmpty()) {
       synchronized (this) {
         deferred.sweep();

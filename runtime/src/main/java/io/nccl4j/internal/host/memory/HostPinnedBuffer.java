@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
@@ -14,15 +14,15 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * Host memory beside a host device: plain native memory, since the device is the host. It owns its
  * arena.
  */
-final class HostPinnedBuffer implements PinnedBuffer {
+public final class HostPinnedBuffer implements PinnedBuffer {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment segment;
   private final MemoryBook.Booking booking;
   private final AtomicBoolean closed = new AtomicBoolean();
 
-  HostPinnedBuffer(MemoryBook.Account account, long bytes) {
+  public HostPinnedBuffer(MemoryBook.Account account, long bytes) {
     try {
-      HostProcess.self().heap().requireRoom(bytes);
+      ProcessMemory.self().heap().requireRoom(bytes);
       segment = arena.allocate(bytes, 64);
     } catch (SystemErrorException e) {
       arena.close();
@@ -47,15 +47,15 @@ final class HostPinnedBuffer implements PinnedBuffer {
     return segment.byteSize();
   }
 
-  boolean isClosed() {
+  public boolean isClosed() {
     return closed.get();
   }
 
   @Override
   public void close() {
     if (closed.compareAndSet(false, true)) {
-      Uses uses = HostProcess.self().usesOf(this);
-      HostProcess.self().heap().whenSafe(uses::areOver, this::free);
+      Uses uses = ProcessMemory.self().usesOf(this);
+      ProcessMemory.self().heap().whenSafe(uses::areOver, this::free);
     }
   }
 

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.liveness;
 
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Memory;

@@ -1,7 +1,6 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.internal.operation.Party;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
@@ -18,53 +17,41 @@ import org.jspecify.annotations.Nullable;
  * <p>Entries are ranges of addresses, so that slices, pools and memory that was wrapped again are
  * covered. Thread-safe; costs one read of a field as long as nothing has failed.
  */
-final class Quarantine {
+public final class Quarantine {
+  /** The other ranks of a communicator, which may have failed. */
+  public interface Peers {
+    /** Name of the communicator. */
+    String name();
+
+    /** Whether they can touch nothing of this rank any more. */
+    boolean peersAreQuiet();
+
+    /** Those that can, for messages. */
+    String restless();
+  }
+
   /**
    * One buffer of one operation.
    *
    * @param written whether peers write to it; otherwise they only read it
    */
-  private record Entry(long address, long bytes, HostCommunicator communicator, boolean written) {
+  private record Entry(long address, long bytes, Peers peers, boolean written) {
     boolean overlaps(long start, long length) {
       return start < address + bytes && address < start + length;
-    }
-
-    boolean isOver() {
-      return communicator.health().peersAreQuiet();
     }
   }
 
   private final Set<Entry> entries = new HashSet<>();
   private volatile boolean used;
 
-  /** Notes what peers may still touch of an operation that was given up. */
-  void add(HostWork work) {
-    HostCommunicator communicator = work.communicator;
-    if (work.stage == HostWork.QUEUED || communicator.nranks() == 1) {
-      return;
-    }
-    if (work.send instanceof HostBuffer send) {
-      add(send, communicator, false);
-    }
-    if (work.recv instanceof HostBuffer recv) {
-      add(recv, communicator, isWrittenByPeers(work, recv));
-    }
-  }
-
-  /** Low-latency and staged operations, and messages, leave a rank's buffers to that rank. */
-  private static boolean isWrittenByPeers(HostWork work, HostBuffer recv) {
-    HostCommunicator communicator = work.communicator;
-    boolean staged = communicator.spansProcesses() && !recv.isShared();
-    return work.isCollective()
-        && !work.lowLatency
-        && !staged
-        && work.receives(communicator.rank())
-        && (work.operation.isShared() || work.operation.receivers() == Party.ROOT);
-  }
-
-  private synchronized void add(HostBuffer buffer, HostCommunicator communicator, boolean written) {
-    if (buffer.byteSize() > 0 && !communicator.health().peersAreQuiet()) {
-      entries.add(new Entry(buffer.address(), buffer.byteSize(), communicator, written));
+  /**
+   * Notes what peers may still touch of an operation that was given up.
+   *
+   * @param written whether they write to it
+   */
+  public synchronized void add(HostBuffer buffer, Peers peers, boolean written) {
+    if (buffer.byteSize() > 0 && !peers.peersAreQuiet()) {
+      entries.add(new Entry(buffer.address(), buffer.byteSize(), peers, written));
       used = true;
     }
   }
@@ -74,16 +61,16 @@ final class Quarantine {
    *
    * @param call what is refused, for the message
    */
-  void requireQuiet(HostBuffer buffer, String call) {
+  public void requireQuiet(long address, long bytes, String call) {
     if (used) {
-      HostCommunicator writer = writer(buffer.address(), buffer.byteSize());
+      Peers writer = writer(address, bytes);
       if (writer != null) {
         throw new InvalidUsageException(
             call
                 + ": ranks of communicator "
                 + writer.name()
                 + ", which has failed, may still write to the buffer: "
-                + writer.health().restless(),
+                + writer.restless(),
             "wait for it with DeviceBuffer.awaitQuiet, use another buffer, or end those processes");
       }
     }
@@ -102,13 +89,13 @@ final class Quarantine {
   /** Says when memory, which nobody of this process uses any more, may be used for other things. */
   BooleanSupplier whenUntouched(long address, long bytes) {
     List<Entry> touching = used ? touching(address, bytes) : List.of();
-    return () -> touching.stream().allMatch(Entry::isOver);
+    return () -> touching.stream().allMatch(entry -> entry.peers.peersAreQuiet());
   }
 
-  private synchronized @Nullable HostCommunicator writer(long address, long bytes) {
+  private synchronized @Nullable Peers writer(long address, long bytes) {
     for (Entry entry : touching(address, bytes)) {
       if (entry.written) {
-        return entry.communicator;
+        return entry.peers;
       }
     }
     return null;
@@ -116,7 +103,7 @@ final class Quarantine {
 
   private synchronized List<Entry> touching(long address, long bytes) {
     for (Iterator<Entry> i = entries.iterator(); i.hasNext(); ) {
-      if (i.next().isOver()) {
+      if (i.next().peers.peersAreQuiet()) {
         i.remove();
       }
     }

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.liveness;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -1,22 +1,25 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
+import io.nccl4j.MemoryPrediction;
 import io.nccl4j.MemoryPrediction.Basis;
 import io.nccl4j.MemoryPrediction.Line;
 import io.nccl4j.MemoryPrediction.When;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.MemoryQuery.Lever;
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.memory.Budget;
 import io.nccl4j.internal.memory.Budget.Limit;
 import java.util.ArrayList;
 import java.util.List;
 
 /** The memory that this backend takes for rank 0, which has the control block of all. */
-final class HostMemory {
+public final class HostMemory {
   private HostMemory() {}
 
   /**
@@ -25,7 +28,7 @@ final class HostMemory {
    * @param perProcess ranks of this process
    * @throws io.nccl4j.MemoryBudgetException if a rank would take more than it may
    */
-  static void require(HostDevice device, int nranks, int perProcess, CommunicatorConfig config) {
+  public static void require(Device device, int nranks, int perProcess, CommunicatorConfig config) {
     if (config.memoryPolicy() == MemoryPolicy.OFF) {
       return;
     }
@@ -34,7 +37,7 @@ final class HostMemory {
       limits.add(new Limit("memory-budget", config.memoryBudget(), true));
     }
     if (Device.memoryBudget() != CommunicatorConfig.NO_BUDGET) {
-      long taken = HostProcess.self().book().bytes(device, HostProcess.self().heap().place());
+      long taken = ProcessMemory.self().book().bytes(device, ProcessMemory.self().heap().place());
       limits.add(
           new Limit(
               "what is left of the budget of " + device, Device.memoryBudget() - taken, true));
@@ -46,15 +49,20 @@ final class HostMemory {
             .with(Lever.NRANKS, nranks)
             .with(Lever.RANKS_PER_PROCESS, perProcess)
             .with(config),
-        HostBackend::predictMemory,
+        HostMemory::predict,
         MemoryPlace.SHARED,
         limits,
         config.memoryPolicy(),
         List.of());
   }
 
-  static List<Line> lines(MemoryQuery query) {
-    int nranks = (int) Math.min(query.value(Lever.NRANKS), ControlBlock.MAX_RANKS);
+  /** What rank 0 of a communicator will take. */
+  public static MemoryPrediction predict(MemoryQuery query) {
+    return new MemoryPrediction(query, lines(query));
+  }
+
+  private static List<Line> lines(MemoryQuery query) {
+    int nranks = (int) Math.min(query.value(Lever.NRANKS), Layout.MAX_RANKS);
     boolean processes = nranks > query.value(Lever.RANKS_PER_PROCESS);
     List<Line> lines = new ArrayList<>();
     lines.add(
@@ -70,7 +78,7 @@ final class HostMemory {
               MemoryPurpose.STAGING,
               MemoryPlace.SHARED,
               When.JOIN,
-              CollectiveEngine.STAGING_BYTES,
+              Layout.STAGING_BYTES,
               "ranks are in several processes"));
       long peers = Math.min(query.value(Lever.PEERS), nranks - 1L);
       if (peers > 0) {
@@ -79,7 +87,7 @@ final class HostMemory {
                 MemoryPurpose.MESSAGE,
                 MemoryPlace.SHARED,
                 When.EXCHANGE,
-                peers * LaneEngine.MESSAGE_BYTES,
+                peers * Layout.MESSAGE_BYTES,
                 "sends of private buffers to " + peers + " peers"));
       }
     }
