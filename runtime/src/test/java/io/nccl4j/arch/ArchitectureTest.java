@@ -85,7 +85,7 @@ final class ArchitectureTest {
           .whereLayer("liveness")
           .mayOnlyAccessLayers("api", "spi", "bindings")
           .whereLayer("host.kernel")
-          .mayOnlyAccessLayers("api", "spi")
+          .mayOnlyAccessLayers("api", "spi", "bindings")
           .whereLayer("host.layout")
           .mayOnlyAccessLayers(
               "api", "machine", "spi", "operation", "schedule", "bindings", "liveness")
