@@ -60,8 +60,16 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.host.memory..")
           .layer("host")
           .definedBy("io.nccl4j.internal.host")
+          .layer("cuda.driver")
+          .definedBy("io.nccl4j.internal.cuda.driver..")
+          .layer("cuda.memory")
+          .definedBy("io.nccl4j.internal.cuda.memory..")
+          .layer("cuda.module")
+          .definedBy("io.nccl4j.internal.cuda.module..")
+          .layer("cuda.nccl")
+          .definedBy("io.nccl4j.internal.cuda.nccl..")
           .layer("cuda")
-          .definedBy("io.nccl4j.internal.cuda..")
+          .definedBy("io.nccl4j.internal.cuda")
           .layer("core")
           .definedBy("io.nccl4j.internal.core..")
           .whereLayer("api")
@@ -114,6 +122,25 @@ final class ArchitectureTest {
               "host.layout",
               "host.memory",
               "host.kernel")
+          .whereLayer("cuda.driver")
+          .mayOnlyAccessLayers("api", "spi", "schedule", "bindings")
+          .whereLayer("cuda.memory")
+          .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bindings", "cuda.driver")
+          .whereLayer("cuda.module")
+          .mayOnlyAccessLayers("api", "bindings", "cuda.driver", "cuda.memory")
+          .whereLayer("cuda.nccl")
+          .mayOnlyAccessLayers(
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "bootstrap",
+              "diagnose",
+              "bindings",
+              "cuda.driver",
+              "cuda.memory")
           .whereLayer("cuda")
           .mayOnlyAccessLayers(
               "api",
@@ -125,7 +152,11 @@ final class ArchitectureTest {
               "bootstrap",
               "diagnose",
               "bindings",
-              "liveness")
+              "liveness",
+              "cuda.driver",
+              "cuda.memory",
+              "cuda.module",
+              "cuda.nccl")
           .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);

@@ -21,7 +21,7 @@ import io.nccl4j.internal.bootstrap.JobLaunch;
 import io.nccl4j.internal.bootstrap.LeftIds;
 import io.nccl4j.internal.cuda.CudaBackend;
 import io.nccl4j.internal.cuda.CudaInfo;
-import io.nccl4j.internal.cuda.CudaMemory;
+import io.nccl4j.internal.cuda.memory.CudaMemory;
 import io.nccl4j.internal.diagnose.Doctor;
 import io.nccl4j.internal.host.HostBackend;
 import io.nccl4j.internal.machine.ProcessFiles;

@@ -9,6 +9,11 @@ import io.nccl4j.NcclCommunicator;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.internal.cuda.driver.CudaLibraries;
+import io.nccl4j.internal.cuda.nccl.NcclParameterTable;
+import io.nccl4j.internal.cuda.nccl.NcclResults;
+import io.nccl4j.internal.cuda.nccl.SharedMemoryNeed;
+import io.nccl4j.internal.cuda.nccl.Team;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.spi.BackendRuntime;
 import java.lang.foreign.Arena;
@@ -90,11 +95,11 @@ public final class CudaBackend implements BackendRuntime {
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     List<CudaInit.Rank> ranks = new ArrayList<>();
     for (Device device : requested) {
-      ranks.add(new CudaInit.Rank(ranks.size(), (CudaDevice) device));
+      ranks.add(rank(ranks.size(), device));
     }
     String name = config.name() == null ? "cuda-" + CREATED.incrementAndGet() : config.name();
     return List.copyOf(
-        CudaInit.join(ranks, ranks.size(), this::createUniqueId, new Team(name), config, name));
+        new CudaInit(ranks, ranks.size(), new Team(name), config, name).join(this::createUniqueId));
   }
 
   @Override
@@ -110,27 +115,23 @@ public final class CudaBackend implements BackendRuntime {
     UniqueId first = ids.getFirst();
     ByteBuffer bytes = ByteBuffer.allocate(ids.size() * UniqueId.BYTES);
     ids.forEach(id -> bytes.put(id.toBytes()));
-    return CudaInit.join(
-            List.of(new CudaInit.Rank(rank, (CudaDevice) device)),
-            nranks,
-            bytes::array,
-            teamOf(first),
-            config,
-            name(first, config))
-        .getFirst();
+    return init(device, nranks, first, rank, config).join(bytes::array).getFirst();
   }
 
   /** See {@link io.nccl4j.NcclCommunicator#join}. */
   public NcclCommunicator joinGrowing(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     requireRank(nranks, rank);
-    return CudaInit.joinGrowing(
-        new CudaInit.Rank(rank, (CudaDevice) device),
-        nranks,
-        id,
-        teamOf(id),
-        config,
-        name(id, config));
+    return init(device, nranks, id, rank, config).joinGrowing(id);
+  }
+
+  private CudaInit init(
+      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
+    return new CudaInit(List.of(rank(rank, device)), nranks, teamOf(id), config, name(id, config));
+  }
+
+  private static CudaInit.Rank rank(int rank, Device device) {
+    return new CudaInit.Rank(rank, ((CudaDevice) device).deviceMemory());
   }
 
   /** See {@link io.nccl4j.NcclCommunicator#simulate}. */
@@ -150,7 +151,8 @@ public final class CudaBackend implements BackendRuntime {
 
   /** What NCCL takes at least in {@code /dev/shm} of a process with a rank on each GPU; bytes. */
   public long sharedMemoryNeed() {
-    return SharedMemoryNeed.ofProcesses(devices, CommunicatorConfig.defaults());
+    return SharedMemoryNeed.ofProcesses(
+        devices.stream().map(CudaDevice::gpu).toList(), CommunicatorConfig.defaults());
   }
 
   private static void requireRank(int nranks, int rank) {

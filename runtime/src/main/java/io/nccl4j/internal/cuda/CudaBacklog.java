@@ -2,6 +2,9 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.internal.cuda.driver.Backoff;
+import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.time.Duration;

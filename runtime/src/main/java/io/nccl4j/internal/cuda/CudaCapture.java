@@ -4,6 +4,8 @@ import io.nccl4j.Communicator;
 import io.nccl4j.Graph;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import io.nccl4j.internal.schedule.CaptureNodes;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -10,6 +10,14 @@ import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.internal.cuda.memory.CudaBudget;
+import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.Features;
+import io.nccl4j.internal.cuda.nccl.JoinMemory;
+import io.nccl4j.internal.cuda.nccl.NcclConfig;
+import io.nccl4j.internal.cuda.nccl.NcclHandle;
+import io.nccl4j.internal.cuda.nccl.NcclQueries;
+import io.nccl4j.internal.cuda.nccl.Team;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -179,7 +187,7 @@ final class CudaChildren {
             "createGrowId: communicator " + parent.name() + " has an id that was not used",
             "grow with it");
       }
-      CudaCalls.run(parent, "createGrowId", comm -> Nccl.ncclCommGetUniqueId(comm, id));
+      parent.calls().run("createGrowId", comm -> Nccl.ncclCommGetUniqueId(comm, id));
       growId = UniqueId.ofBytes(id.toArray(ValueLayout.JAVA_BYTE));
       return growId;
     } finally {
@@ -248,7 +256,7 @@ final class CudaChildren {
    */
   private CudaBudget.Plan plan(String what, int nranks, CommunicatorConfig config) {
     return CudaBudget.planChild(
-        parent.cudaDevice(),
+        parent.self().memory(),
         team.devices(),
         nranks,
         config,
@@ -267,17 +275,18 @@ final class CudaChildren {
     // NCCL may write to it from a thread of its own, whenever all ranks have come.
     MemorySegment out = parent.nccl().arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
-    JoinMemory memory = new JoinMemory(List.of(parent.cudaDevice()), plan.prediction());
-    CudaCalls.run(
-        parent,
-        what,
-        config.initTimeout(),
-        handle -> {
-          try (Arena arena = Arena.ofConfined()) {
-            MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-            return call.run(handle, arena, out, nativeConfig);
-          }
-        });
+    JoinMemory memory = new JoinMemory(List.of(parent.self().memory()), plan.prediction());
+    parent
+        .calls()
+        .run(
+            what,
+            config.initTimeout(),
+            handle -> {
+              try (Arena arena = Arena.ofConfined()) {
+                MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
+                return call.run(handle, arena, out, nativeConfig);
+              }
+            });
     MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
     if (handle.equals(MemorySegment.NULL)) {
       return null;
@@ -286,7 +295,7 @@ final class CudaChildren {
         attach(handle, child, config, what + " of communicator " + parent.name());
     made.nccl().keep(nativeName);
     try {
-      memory.joined(List.of(made), plan.prediction() == null ? null : exact(made));
+      made.joined(memory.joined(0, plan.prediction() == null ? null : exact(made), made.calls()));
     } catch (NcclException e) {
       made.abort();
       made.close();
@@ -296,7 +305,8 @@ final class CudaChildren {
   }
 
   private MemoryPrediction exact(CudaCommunicator made) {
-    return CudaBudget.predictChild(made.cudaDevice(), team.devices(), made.nranks(), made.config());
+    return CudaBudget.predictChild(
+        made.self().memory(), team.devices(), made.nranks(), made.config());
   }
 
   /** A child that NCCL has made. */
@@ -309,7 +319,7 @@ final class CudaChildren {
       return CudaCommunicator.create(
           NcclQueries.rank(handle),
           NcclQueries.count(handle),
-          parent.cudaDevice(),
+          parent.self().memory(),
           handle,
           child,
           config,

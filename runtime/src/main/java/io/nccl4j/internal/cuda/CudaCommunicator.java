@@ -15,7 +15,6 @@ import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
 import io.nccl4j.MemoryReport.Line;
 import io.nccl4j.MismatchException;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclMemoryStatistics;
 import io.nccl4j.NcclProperties;
@@ -23,6 +22,22 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.internal.cuda.driver.CudaLibraries;
+import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.cuda.memory.DeviceMemory;
+import io.nccl4j.internal.cuda.nccl.CudaCalls;
+import io.nccl4j.internal.cuda.nccl.CudaDeadlines;
+import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.CudaHolders;
+import io.nccl4j.internal.cuda.nccl.CudaLedger;
+import io.nccl4j.internal.cuda.nccl.CudaPending;
+import io.nccl4j.internal.cuda.nccl.CudaRegistrations;
+import io.nccl4j.internal.cuda.nccl.Features;
+import io.nccl4j.internal.cuda.nccl.JoinMemory;
+import io.nccl4j.internal.cuda.nccl.NcclHandle;
+import io.nccl4j.internal.cuda.nccl.NcclQueries;
+import io.nccl4j.internal.cuda.nccl.NcclRank;
+import io.nccl4j.internal.cuda.nccl.Team;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
@@ -41,22 +56,20 @@ import org.jspecify.annotations.Nullable;
  * One rank over an NCCL communicator: what operations are accepted, what it is and has, its end.
  * The rest is done by its parts, each with a job of its own.
  */
-final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements NcclCommunicator {
+final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
+    implements CudaRegistrations.Owner {
   private static final int FIRST_WITH_FLOAT8 = 90;
 
-  private final String name;
-  private final CommunicatorConfig config;
+  private final NcclRank self;
   private final Team team;
-  private final CudaDevice cudaDevice;
   private final MemoryBook.Account account;
   private final MemoryBook.Booking fifoBooking;
   private final CudaBuffer barrierFlag;
-  private final NcclHandle nccl;
-  private final CudaLedger ledger;
   private final CudaHolders holders;
   private final CudaHealth health;
   private final CudaDeadlines deadlines;
   private final CudaPending pending;
+  private final CudaCalls calls;
   private final CudaBacklog backlog;
   private final CudaRegistrations registrations;
   private final CudaChildren children;
@@ -66,33 +79,27 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   private volatile boolean closed;
 
   private CudaCommunicator(
+      NcclRank self,
       int rank,
       int nranks,
-      CudaDevice device,
-      MemorySegment handle,
       Team team,
-      CommunicatorConfig config,
-      String name,
       WorkFifo<CudaWork> fifo,
       MemoryBook.Account account,
       CudaBuffer barrierFlag) {
-    super(rank, nranks, device, fifo);
-    this.cudaDevice = device;
+    super(rank, nranks, self.memory().device(), fifo);
+    this.self = self;
     this.team = team;
-    this.config = config;
-    this.name = name;
     this.barrierFlag = barrierFlag;
     this.account = account;
     this.fifoBooking =
         account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
-    nccl = new NcclHandle(handle, name, config.closeTimeout());
-    ledger = new CudaLedger(nranks);
-    holders = new CudaHolders(name);
-    health = new CudaHealth(this, team, nccl, holders);
-    deadlines = new CudaDeadlines(this, team, health);
-    pending = new CudaPending(name, nccl, health, deadlines, config.operationTimeout());
-    backlog = new CudaBacklog(name, fifo, holders, health, config.closeTimeout());
-    registrations = new CudaRegistrations(this);
+    holders = new CudaHolders(self.name());
+    health = new CudaHealth(self, team, holders);
+    deadlines = new CudaDeadlines(self, team, health);
+    pending = new CudaPending(self, health, deadlines);
+    calls = new CudaCalls(self, health, pending);
+    backlog = new CudaBacklog(self.name(), fifo, holders, health, config().closeTimeout());
+    registrations = new CudaRegistrations(this, calls, health, account);
     children = new CudaChildren(this, team, health, backlog);
   }
 
@@ -100,7 +107,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   static CudaCommunicator create(
       int rank,
       int nranks,
-      CudaDevice device,
+      DeviceMemory memory,
       MemorySegment handle,
       Team team,
       CommunicatorConfig config,
@@ -108,38 +115,43 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     // All that can fail, so that no half of a communicator is left.
     WorkFifo<CudaWork> fifo = new WorkFifo<>(config.fifoBytes(), CudaWork::new);
     MemoryBook.Account account =
-        device.book().open("communicator " + name + " rank " + rank, device);
+        memory.book().open("communicator " + name + " rank " + rank, memory.device());
     CudaBuffer flag;
     try {
-      flag = device.allocate(account, MemoryPurpose.BARRIER, DataType.INT32.byteSize());
+      flag = CudaBuffer.allocate(memory, account, MemoryPurpose.BARRIER, DataType.INT32.byteSize());
     } catch (NcclException e) {
       account.close();
       throw e;
     }
+    NcclRank self = new NcclRank(name, rank, nranks, config, memory, handle, flag.pointer(), fifo);
     CudaCommunicator communicator =
-        new CudaCommunicator(rank, nranks, device, handle, team, config, name, fifo, account, flag);
+        new CudaCommunicator(self, rank, nranks, team, fifo, account, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }
-    team.add(communicator);
-    CallWatch.add(communicator.deadlines);
+    team.add(self, communicator.health, communicator::hasTaskEnded);
+    communicator.deadlines.watch();
     return communicator;
   }
 
   /** What joining took; from now on the device counts what NCCL is predicted to take. */
   void joined(JoinMemory.Rank rank) {
     joined = rank;
-    cudaDevice.addPredicted(rank.predicted(When.COLLECTIVE));
+    self.memory().addPredicted(rank.predicted(When.COLLECTIVE));
   }
 
   // ---- its parts
 
+  NcclRank self() {
+    return self;
+  }
+
   NcclHandle nccl() {
-    return nccl;
+    return self.handle();
   }
 
   CudaLedger ledger() {
-    return ledger;
+    return self.ledger();
   }
 
   CudaHolders holders() {
@@ -158,26 +170,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     return pending;
   }
 
-  CudaBacklog backlog() {
-    return backlog;
-  }
-
-  CudaRegistrations registrations() {
-    return registrations;
-  }
-
-  /** What this rank has taken. */
-  MemoryBook.Account account() {
-    return account;
-  }
-
-  CudaDevice cudaDevice() {
-    return cudaDevice;
-  }
-
-  /** Four bytes that barriers reduce. */
-  MemorySegment barrierFlag() {
-    return barrierFlag.pointer();
+  CudaCalls calls() {
+    return calls;
   }
 
   // ---- submitting
@@ -206,14 +200,20 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   void requireResumed() {
     if (suspended) {
-      throw new InvalidUsageException("communicator " + name + " is suspended", "resume it first");
+      throw new InvalidUsageException(
+          "communicator " + name() + " is suspended", "resume it first");
     }
+  }
+
+  @Override
+  public void requireIdle(String what) {
+    backlog.requireIdle(what);
   }
 
   /** Throws unless NCCL's communicator is there. */
   void requireAlive() {
     if (closed) {
-      throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
+      throw new InvalidUsageException("communicator " + name() + " is closed", "create a new one");
     }
     pending.await();
     NcclException cause = health.failure();
@@ -221,7 +221,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       health.told();
       throw Failures.again(
           cause,
-          "communicator " + name + " has failed: " + cause.problem(),
+          "communicator " + name() + " has failed: " + cause.problem(),
           "close it and create a new one",
           cause.failedRanks());
     }
@@ -242,9 +242,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
           operation.label() + ": NCCL " + CudaLibraries.ncclVersion() + " has no " + type.label(),
           "install " + Features.FLOAT8.needs());
     }
-    if (small && operation.reducing() && cudaDevice.capability() < FIRST_WITH_FLOAT8) {
+    if (small && operation.reducing() && self.memory().gpu().capability() < FIRST_WITH_FLOAT8) {
       throw new InvalidArgumentException(
-          operation.label() + ": " + cudaDevice.name() + " cannot reduce " + type.label(),
+          operation.label() + ": " + device().name() + " cannot reduce " + type.label(),
           "reduce another type: 8-bit floats need compute capability 9.0");
     }
     if (small && nranks() == 1 && op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
@@ -256,22 +256,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   protected void assign(CudaWork work) {
+    CudaLedger ledger = self.ledger();
     work.seq = ledger.note(work.code(), work.count, work.signedCount(nranks()));
     ledger.noteBlocks(work, rank());
-  }
-
-  /**
-   * The counts of a collective in which all ranks pass those of all, for messages; null if it is
-   * another one, or its place was used again.
-   */
-  long @Nullable [] commonCounts(long seq) {
-    for (int i = 0; i < fifo().capacity(); i++) {
-      CudaWork work = fifo().at(i);
-      if (work.operation.hasCommonCounts() && work.seq == seq) {
-        return work.commonCounts().clone();
-      }
-    }
-    return null;
   }
 
   @Override
@@ -290,12 +277,12 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   public String name() {
-    return name;
+    return self.name();
   }
 
   @Override
   public CommunicatorConfig config() {
-    return config;
+    return self.config();
   }
 
   @Override
@@ -315,9 +302,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   @Override
   public CommunicatorCounters counters() {
     return new CommunicatorCounters(
-        ledger.collectives(),
-        ledger.sends(),
-        ledger.receives(),
+        self.ledger().collectives(),
+        self.ledger().sends(),
+        self.ledger().receives(),
         holders.graphLaunches(),
         fifo().inUse(),
         holders.unfinishedGraphs(),
@@ -330,10 +317,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   public MemoryReport memory() {
-    NcclMemoryStatistics now = closed ? null : JoinMemory.statistics(this);
+    NcclMemoryStatistics now = closed ? null : JoinMemory.statistics(calls);
     List<Line> lines = new ArrayList<>(account.lines());
-    lines.addAll(JoinMemory.lines("communicator " + name + " rank " + rank(), now, joined));
-    return new MemoryReport(this + " on " + cudaDevice, lines, JoinMemory.comparisons(now, joined));
+    lines.addAll(JoinMemory.lines("communicator " + name() + " rank " + rank(), now, joined));
+    return new MemoryReport(this + " on " + device(), lines, JoinMemory.comparisons(now, joined));
   }
 
   @Override
@@ -341,7 +328,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     enterAlone("properties");
     try {
       requireAlive();
-      return NcclQueries.properties(this);
+      return NcclQueries.properties(calls);
     } finally {
       leave();
     }
@@ -352,7 +339,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     enterAlone("memoryStatistics");
     try {
       requireAlive();
-      return NcclQueries.memoryStatistics(this);
+      return NcclQueries.memoryStatistics(calls);
     } finally {
       leave();
     }
@@ -360,7 +347,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
 
   @Override
   public String toString() {
-    return "communicator " + name + ", rank " + rank() + " of " + nranks();
+    return "communicator " + name() + ", rank " + rank() + " of " + nranks();
   }
 
   // ---- others made of it
@@ -418,8 +405,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       long byteOffset,
       Stream stream) {
     registrations.requireOneSided("putSignal");
-    CudaWindow target = registrations.requireTarget(buffer, count, type, window, byteOffset);
-    long[] details = {target.handle().address(), byteOffset};
+    long target = registrations.requireTarget(buffer, count, type, window, byteOffset);
+    long[] details = {target, byteOffset};
     oneSided(Operation.PUT_SIGNAL, buffer, count, type, peer, details, stream);
   }
 
@@ -452,7 +439,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     enterFor("suspend");
     try {
       backlog.requireIdle("suspend");
-      CudaCalls.run(this, "suspend", comm -> Nccl.ncclCommSuspend(comm, Nccl.NCCL_SUSPEND_MEM()));
+      calls.run("suspend", comm -> Nccl.ncclCommSuspend(comm, Nccl.NCCL_SUSPEND_MEM()));
       suspended = true;
     } finally {
       leave();
@@ -466,9 +453,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     try {
       requireAlive();
       if (!suspended) {
-        throw new InvalidUsageException("communicator " + name + " is not suspended", "");
+        throw new InvalidUsageException("communicator " + name() + " is not suspended", "");
       }
-      CudaCalls.run(this, "resume", Nccl::ncclCommResume);
+      calls.run("resume", Nccl::ncclCommResume);
       suspended = false;
     } finally {
       leave();
@@ -482,13 +469,13 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
     try {
       requireOpen();
       if (health.revoked() != null) {
-        throw new InvalidUsageException("communicator " + name + " was already revoked", "");
+        throw new InvalidUsageException("communicator " + name() + " was already revoked", "");
       }
       // First, so that what ends from here on is known not to be complete.
       health.revoke(
           new AbortedException(
-              "communicator " + name + " was revoked by rank " + rank(), "shrink or close it"));
-      CudaCalls.run(this, "revoke", comm -> Nccl.ncclCommRevoke(comm, 0));
+              "communicator " + name() + " was revoked by rank " + rank(), "shrink or close it"));
+      calls.run("revoke", comm -> Nccl.ncclCommRevoke(comm, 0));
       backlog.awaitStopped();
     } finally {
       leave();
@@ -505,7 +492,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
   /** What NCCL still does is given up after the close timeout, or for an interrupt. */
   private void awaitPending() {
     try {
-      pending.await(config.closeTimeout(), () -> pending.describe() + " was unfinished at close");
+      pending.await(config().closeTimeout(), () -> pending.describe() + " was unfinished at close");
     } catch (InterruptedWaitException e) {
       pending.giveUp();
     }
@@ -528,10 +515,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       NcclException contradiction = health.untold();
       holders.release();
       closed = true;
-      team.left(this);
-      CallWatch.remove(deadlines);
-      nccl.destroy();
-      nccl.awaitEnd(holders.releasing());
+      team.left(self);
+      deadlines.unwatch();
+      self.handle().destroy();
+      self.handle().awaitEnd(holders.releasing());
       // Where it had failed, NCCL let go of them in its abort.
       registrations.end();
       barrierFlag.close();
@@ -539,7 +526,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork> implements 
       account.close();
       JoinMemory.Rank rank = joined;
       if (rank != null) {
-        cudaDevice.addPredicted(-rank.predicted(When.COLLECTIVE));
+        self.memory().addPredicted(-rank.predicted(When.COLLECTIVE));
       }
       if (contradiction instanceof MismatchException) {
         throw contradiction;

@@ -6,6 +6,8 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -95,7 +97,7 @@ final class CudaEvent implements Event {
   }
 
   private static MemorySegment newHandle(CudaDevice device) {
-    try (CudaDevice.Scope ignored = device.enter();
+    try (Gpu.Scope ignored = device.gpu().enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       Driver.check(Cuda.cuEventCreate(out, 0), "cuEventCreate");

@@ -10,6 +10,9 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import io.nccl4j.internal.schedule.GroupScope;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -53,7 +56,7 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   }
 
   private static MemorySegment instantiate(CudaDevice device, MemorySegment graph) {
-    try (CudaDevice.Scope ignored = device.enter();
+    try (Gpu.Scope ignored = device.gpu().enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       Driver.check(Cuda.cuGraphInstantiateWithFlags(out, graph, 0), "cuGraphInstantiate");
@@ -172,7 +175,8 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   }
 
   /** Learns whether the last launch has run. */
-  void poll() {
+  @Override
+  public void poll() {
     CudaStream stream = lastStream;
     if (stream != null && passed != launched && !stream.isCapturing() && !stream.isClosed()) {
       stream.queue().poll();

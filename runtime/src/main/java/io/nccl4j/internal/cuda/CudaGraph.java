@@ -4,6 +4,8 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 

@@ -16,6 +16,12 @@ import io.nccl4j.bindings.LibraryResult;
 import io.nccl4j.bindings.LoadedLibrary;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.internal.cuda.driver.CudaLibraries;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.memory.MemorySupport;
+import io.nccl4j.internal.cuda.nccl.Features;
+import io.nccl4j.internal.cuda.nccl.NcclJoin;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -206,9 +212,9 @@ public final class CudaInfo {
       return new DeviceInfo(
           ordinal,
           name,
-          attribute(handle, Cuda.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR())
+          Gpu.attribute(handle, Cuda.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR())
               + "."
-              + attribute(handle, Cuda.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR()),
+              + Gpu.attribute(handle, Cuda.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR()),
           measured ? total.get(ValueLayout.JAVA_LONG, 0) : -1,
           freeBytes(handle),
           located ? text.getString(0).toLowerCase(Locale.ROOT) : "");
@@ -237,22 +243,12 @@ public final class CudaInfo {
     }
   }
 
-  /** −1 where the driver does not know it. */
-  static int attribute(int handle, int attribute) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
-      return Cuda.cuDeviceGetAttribute(out, attribute, handle) == Driver.SUCCESS
-          ? out.get(ValueLayout.JAVA_INT, 0)
-          : -1;
-    }
-  }
-
   private static Feature ofLibrary(Features feature, LibraryInfo nccl) {
     boolean present = feature.isPresent(GpuLibrary.NCCL.version());
     String reason = present ? "" : "NCCL is " + nccl.version();
-    boolean allowed = "1".equals(System.getenv(CudaInit.SHARED_GPU));
+    boolean allowed = "1".equals(System.getenv(NcclJoin.SHARED_GPU));
     if (present && feature == Features.SHARED_GPU && !allowed) {
-      reason = "if the process is started with " + CudaInit.SHARED_GPU + "=1";
+      reason = "if the process is started with " + NcclJoin.SHARED_GPU + "=1";
     }
     return new Feature(feature.label(), present, feature.needs(), reason);
   }
@@ -261,10 +257,10 @@ public final class CudaInfo {
     int attribute = MemorySupport.attribute(feature);
     List<Integer> without =
         IntStream.range(0, handles.size())
-            .filter(i -> attribute(handles.get(i), attribute) <= 0)
+            .filter(i -> Gpu.attribute(handles.get(i), attribute) <= 0)
             .boxed()
             .toList();
-    boolean unknown = without.stream().anyMatch(i -> attribute(handles.get(i), attribute) < 0);
+    boolean unknown = without.stream().anyMatch(i -> Gpu.attribute(handles.get(i), attribute) < 0);
     String reason = "";
     if (unknown) {
       reason = "the driver does not know the attribute";

@@ -2,6 +2,10 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.NcclCalls;
+import io.nccl4j.internal.cuda.nccl.NcclHandle;
+import io.nccl4j.internal.cuda.nccl.NcclResults;
 import io.nccl4j.internal.spi.Interrupts;
 import java.util.ArrayList;
 import java.util.List;
@@ -45,7 +49,7 @@ final class CudaLaunch {
         communicator.requireReady();
       }
       communicator.deadlines().callBegins(work);
-      result = NcclCalls.issue(work, nccl.get(), stream);
+      result = NcclCalls.issue(work, communicator.self(), stream.handle());
       if (NcclResults.isFailure(result)) {
         refused = NcclResults.failure(result, work.describe());
       }
@@ -54,7 +58,9 @@ final class CudaLaunch {
       nccl.guard().leave();
     }
     if (refused == null) {
-      communicator.pending().launched(work, stream, result);
+      if (communicator.pending().launched(work, result)) {
+        stream.launchesFrom(communicator.pending());
+      }
       stream.launched(work);
       return;
     }
@@ -154,7 +160,7 @@ final class CudaLaunch {
     for (int i = 0; i < plans.size() && failure == null; i++) {
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
         work.communicator.deadlines().callBegins(work);
-        result = NcclCalls.issue(work, work.communicator.nccl().get(), streamOfPlan.get(i));
+        result = NcclCalls.issue(work, work.communicator.self(), streamOfPlan.get(i).handle());
         if (NcclResults.isFailure(result)) {
           failure = NcclResults.failure(result, work.describe());
           break;
@@ -188,7 +194,9 @@ final class CudaLaunch {
     for (int i = 0; i < plans.size(); i++) {
       CudaStream stream = streamOfPlan.get(i);
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        work.communicator.pending().launched(work, stream, result);
+        if (work.communicator.pending().launched(work, result)) {
+          stream.launchesFrom(work.communicator.pending());
+        }
       }
       stream.launched(plans.get(i));
     }

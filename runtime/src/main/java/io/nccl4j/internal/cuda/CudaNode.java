@@ -1,5 +1,8 @@
 package io.nccl4j.internal.cuda;
 
+import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.cuda.memory.CudaPinnedBuffer;
+import io.nccl4j.internal.cuda.module.PtxKernel;
 import io.nccl4j.internal.operation.Signature;
 import java.util.ArrayList;
 import java.util.Arrays;

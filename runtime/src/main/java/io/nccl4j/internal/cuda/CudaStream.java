@@ -11,6 +11,12 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Marks;
+import io.nccl4j.internal.cuda.driver.StreamHandle;
+import io.nccl4j.internal.cuda.module.KernelStream;
+import io.nccl4j.internal.cuda.module.PtxKernel;
+import io.nccl4j.internal.cuda.nccl.CudaPending;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.EngineStream;
@@ -27,7 +33,7 @@ import org.jspecify.annotations.Nullable;
  * A CUDA stream: what may be put into it, and when. It owns the CUDA stream unless somebody else
  * made it, and the events of its marks.
  */
-final class CudaStream extends Padded implements EngineStream<CudaWork> {
+final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelStream {
   private static final int CAPTURE_RELAXED = 2;
 
   private final CudaDevice device;
@@ -59,7 +65,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
   }
 
   static CudaStream open(CudaDevice device) {
-    return open(device, () -> StreamHandle.create(device));
+    return open(device, () -> StreamHandle.create(device.gpu()));
   }
 
   /**
@@ -68,11 +74,11 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
    * @throws InvalidArgumentException if it is not a stream of this device
    */
   static CudaStream wrap(CudaDevice device, long handle) {
-    return open(device, () -> StreamHandle.wrap(device, handle));
+    return open(device, () -> StreamHandle.wrap(device.gpu(), handle));
   }
 
   private static CudaStream open(CudaDevice device, Supplier<StreamHandle> handle) {
-    Marks marks = new Marks(device);
+    Marks marks = new Marks(device.gpu());
     CudaStream stream;
     try {
       stream = new CudaStream(device, handle.get(), marks);
@@ -84,7 +90,8 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     return stream;
   }
 
-  MemorySegment handle() {
+  @Override
+  public MemorySegment handle() {
     return handle.get();
   }
 
@@ -222,8 +229,8 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     transfers.fill(target, value);
   }
 
-  /** Launches a kernel; there is room for it. */
-  void run(PtxKernel.Run kernel, IntSupplier call) {
+  @Override
+  public void run(PtxKernel.Run kernel, IntSupplier call) {
     transfers.run(kernel, call);
   }
 
@@ -488,7 +495,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork> {
     }
     if (!isOver) {
       // It waits for another stream.
-      device.whenSafe(queue::isEmpty, this::release);
+      device.deviceMemory().whenSafe(queue::isEmpty, this::release);
     } else if (!waits.isStuck()) {
       release();
     }

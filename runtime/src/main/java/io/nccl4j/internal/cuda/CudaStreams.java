@@ -1,5 +1,6 @@
 package io.nccl4j.internal.cuda;
 
+import io.nccl4j.internal.cuda.memory.MemoryUsers;
 import io.nccl4j.internal.memory.Uses;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -9,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  * The streams of a device that are open or not empty, to find out whether something is still in
  * use. Thread-safe.
  */
-final class CudaStreams {
+final class CudaStreams implements MemoryUsers {
   private final Set<CudaStream> open = ConcurrentHashMap.newKeySet();
 
   void add(CudaStream stream) {
@@ -20,13 +21,13 @@ final class CudaStreams {
     open.remove(stream);
   }
 
-  /** Learns what the device has passed. */
-  void learnPassed() {
+  @Override
+  public void learnPassed() {
     open.forEach(CudaStream::learnPassed);
   }
 
-  /** The unfinished work that uses a device or pinned buffer. */
-  Uses usesOf(Object buffer) {
+  @Override
+  public Uses usesOf(Object buffer) {
     Uses uses = new Uses();
     for (CudaStream stream : open) {
       StreamQueue queue = stream.queue();
@@ -39,8 +40,8 @@ final class CudaStreams {
     return uses;
   }
 
-  /** What uses a device or pinned buffer, in words; null if nothing does. */
-  @Nullable String userOf(Object buffer) {
+  @Override
+  public @Nullable String userOf(Object buffer) {
     for (CudaStream stream : open) {
       String user = stream.userOf(buffer);
       if (user != null) {

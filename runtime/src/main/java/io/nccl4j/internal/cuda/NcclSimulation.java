@@ -6,6 +6,10 @@ import io.nccl4j.NcclException;
 import io.nccl4j.bindings.NcclStructs;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclSimInfo_v22200;
+import io.nccl4j.internal.cuda.nccl.Features;
+import io.nccl4j.internal.cuda.nccl.NcclCalls;
+import io.nccl4j.internal.cuda.nccl.NcclConfig;
+import io.nccl4j.internal.cuda.nccl.NcclResults;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.Work;
 import java.lang.foreign.Arena;
@@ -79,7 +83,7 @@ final class NcclSimulation {
       try {
         result = plan(works, info);
         failure = failure(result);
-        works.forEach(NcclSimulation::dropOp);
+        communicators.forEach(communicator -> communicator.self().reductions().release());
       } finally {
         communicators.forEach(communicator -> communicator.nccl().guard().leave());
       }
@@ -110,17 +114,10 @@ final class NcclSimulation {
     for (int i = 0; i < works.size() && !NcclResults.isFailure(result); i++) {
       CudaWork work = works.get(i);
       CudaStream stream = (CudaStream) Objects.requireNonNull(work.stream);
-      result = NcclCalls.issue(work, work.communicator.nccl().get(), stream);
+      result = NcclCalls.issue(work, work.communicator.self(), stream.handle());
     }
     int end = Nccl.ncclGroupSimulateEnd(info);
     return NcclResults.isFailure(result) ? result : end;
-  }
-
-  private static void dropOp(CudaWork work) {
-    if (work.createdOp >= 0) {
-      Nccl.ncclRedOpDestroy(work.createdOp, work.communicator.nccl().get());
-      work.createdOp = -1;
-    }
   }
 
   private static void fail(

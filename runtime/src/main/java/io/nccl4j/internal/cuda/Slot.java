@@ -1,6 +1,7 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.cuda.module.PtxKernel;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -59,18 +60,11 @@ final class Slot {
       return true;
     }
     for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
-      if (uses(work, buffer)) {
+      if (CudaBuffer.isUsed(work, buffer)) {
         return true;
       }
     }
     return false;
-  }
-
-  /** Whether an operation uses a buffer or a slice of it. */
-  static boolean uses(Work work, Object buffer) {
-    return isPart(work.send, buffer)
-        || isPart(work.recv, buffer)
-        || isPart(work.op.deviceScalar(), buffer);
   }
 
   /**
@@ -78,9 +72,7 @@ final class Slot {
    * uses it or is of that module.
    */
   static boolean isPart(@Nullable Object part, Object whole) {
-    return part == whole
-        || part instanceof CudaBuffer buffer && buffer.root() == whole
-        || part instanceof PtxKernel.Run run && run.uses(whole);
+    return CudaBuffer.isPart(part, whole) || part instanceof PtxKernel.Run run && run.uses(whole);
   }
 
   String describe() {

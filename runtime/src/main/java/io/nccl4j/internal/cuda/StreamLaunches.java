@@ -1,6 +1,7 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.internal.cuda.nccl.CudaPending;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,6 +1,11 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.driver.Guard;
+import io.nccl4j.internal.cuda.driver.Marks;
+import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
 import java.util.LinkedHashSet;
@@ -84,7 +89,7 @@ final class StreamQueue extends Padded {
 
   private void mark() {
     if (handle.isDefault()) {
-      try (CudaDevice.Scope ignored = device.enter()) {
+      try (Gpu.Scope ignored = device.gpu().enter()) {
         marks.record(handle.get(), next);
       }
     } else {

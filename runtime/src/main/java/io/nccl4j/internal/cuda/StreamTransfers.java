@@ -4,6 +4,12 @@ import io.nccl4j.Backend;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.driver.StreamHandle;
+import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.cuda.memory.CudaPinnedBuffer;
+import io.nccl4j.internal.cuda.module.PtxKernel;
 import io.nccl4j.internal.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntSupplier;
@@ -89,7 +95,7 @@ final class StreamTransfers {
   private void enqueue(
       @Nullable IntSupplier call, String name, Object target, @Nullable Object source, int kind) {
     if (call != null) {
-      try (CudaDevice.Scope ignored = device.enter()) {
+      try (Gpu.Scope ignored = device.gpu().enter()) {
         Driver.check(call.getAsInt(), name);
       }
     }

@@ -4,6 +4,7 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.cuda.driver.Backoff;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 

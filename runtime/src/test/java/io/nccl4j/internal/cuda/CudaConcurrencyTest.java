@@ -17,6 +17,9 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.CudaHolders;
+import io.nccl4j.internal.cuda.nccl.Team;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.List;
@@ -72,18 +75,19 @@ class CudaConcurrencyTest {
       CudaCommunicator leaves = (CudaCommunicator) rig.communicators.get(1);
       for (int i = 0; i < 1000; i++) {
         Team team = new Team("1");
-        team.add(stays);
+        CudaHealth health = new CudaHealth(stays.self(), team, new CudaHolders("1"));
+        team.add(stays.self(), health, () -> false);
         Thread other =
             Thread.ofPlatform()
                 .start(
                     () -> {
                       for (int k = 0; k < 50; k++) {
-                        team.add(leaves);
-                        team.left(leaves);
+                        team.add(leaves.self(), leaves.health(), () -> false);
+                        team.left(leaves.self());
                       }
                     });
         while (other.isAlive()) {
-          assertNull(team.mismatch(stays));
+          assertNull(health.outcome());
         }
         other.join();
       }

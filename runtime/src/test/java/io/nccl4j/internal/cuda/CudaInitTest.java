@@ -402,7 +402,11 @@ class CudaInitTest {
                     })) {
               if (thrown instanceof NcclException e) {
                 // Who comes late finds the communicator failed, and says why.
-                throw e.getCause() instanceof NcclException first ? first : e;
+                NcclException first = e;
+                while (first.getCause() instanceof NcclException earlier) {
+                  first = earlier;
+                }
+                throw first;
               }
             }
           }

@@ -35,6 +35,8 @@ import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.driver.StreamHandle;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -351,7 +353,7 @@ class CudaMemoryTest {
   @ValueSource(booleans = {false, true})
   void streamsOfOthersAreWrapped(boolean defaultStream) {
     CudaDevice device = (CudaDevice) CudaRig.device(0);
-    long made = defaultStream ? 0 : StreamHandle.newHandle(device).address();
+    long made = defaultStream ? 0 : StreamHandle.newHandle(device.gpu()).address();
     long before = standIn.live("stream");
     try (CudaRig rig = new CudaRig(1);
         Event event = device.newEvent()) {
@@ -380,7 +382,7 @@ class CudaMemoryTest {
     }
     assertEquals(before, standIn.live("stream"));
     if (!defaultStream) {
-      try (CudaDevice.Scope ignored = device.enter()) {
+      try (Gpu.Scope ignored = device.gpu().enter()) {
         assertEquals(0, Cuda.cuStreamDestroy_v2(MemorySegment.ofAddress(made)));
       }
     }
@@ -389,14 +391,14 @@ class CudaMemoryTest {
   @Test
   void streamsOfOtherDevicesAreNotWrapped() {
     CudaDevice other = (CudaDevice) CudaRig.device(1);
-    MemorySegment made = StreamHandle.newHandle(other);
+    MemorySegment made = StreamHandle.newHandle(other.gpu());
     for (long handle : new long[] {2, made.address()}) {
       InvalidArgumentException e =
           assertThrows(
               InvalidArgumentException.class, () -> CudaRig.device(0).wrapStream(handle).close());
       requireText(e, "wrapStream");
     }
-    try (CudaDevice.Scope ignored = other.enter()) {
+    try (Gpu.Scope ignored = other.gpu().enter()) {
       assertEquals(0, Cuda.cuStreamDestroy_v2(made));
     }
   }

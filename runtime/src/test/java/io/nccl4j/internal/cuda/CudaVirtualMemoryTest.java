@@ -411,18 +411,9 @@ class CudaVirtualMemoryTest {
     }
     StandIn.environment("STANDIN_CUDA_VMM", "0");
     refused(device::newVirtualMemory, "has no cuMem virtual memory", "says no");
-    MemoryFeature multicast = MemoryFeature.MULTICAST;
-    check(reason(multicast, false, 1, 8), "no cuMulticastCreate");
-    check(reason(multicast, true, -1, 8), "does not know");
-    check(reason(multicast, true, 1, 1), "one device");
-    assertEquals("", MemorySupport.reason(multicast, true, 1, 2));
     refused(
         Device.get(Backend.HOST, 0)::newVirtualMemory, "the heap plays that part", "Backend.CUDA");
     wrong(() -> device.support(null), "null");
-  }
-
-  private static Throwable reason(MemoryFeature feature, boolean call, int says, int devices) {
-    return new IllegalStateException(MemorySupport.reason(feature, call, says, devices));
   }
 
   // ---- pools and communicators

@@ -24,6 +24,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Setting;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.cuda.nccl.Features;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -115,7 +116,7 @@ final class MemoryTrials {
   /** What is alive when devices have given back what they keep. */
   private Map<String, Long> trimmed() {
     for (Device device : devices()) {
-      ((CudaDevice) device).heap().trim();
+      ((CudaDevice) device).deviceMemory().heap().trim();
     }
     // What NCCL ends in the background may take a while.
     CudaRig.eventually(() -> standIn.live("comm") == 0 && standIn.live("memory") == 0);

@@ -31,6 +31,8 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.nccl.NcclConfig;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;

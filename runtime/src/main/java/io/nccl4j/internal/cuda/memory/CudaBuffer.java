@@ -1,0 +1,311 @@
+package io.nccl4j.internal.cuda.memory;
+
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPurpose;
+import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.memory.PoolBlock;
+import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.spi.HeapArrays;
+import io.nccl4j.internal.spi.MemoryBook;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Memory of a GPU: a block of its heap or of a pool, memory of another library, or a slice of one
+ * of these.
+ *
+ * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
+ * pool uses its buffers again for other blocks, when all works with them are done.
+ */
+@SuppressWarnings("try") // a scope is entered, not used
+public final class CudaBuffer implements DeviceBuffer {
+  private static final int OPEN = 0;
+  private static final int CLOSED = -1;
+  private static final VarHandle STATE;
+
+  static {
+    try {
+      STATE = MethodHandles.lookup().findVarHandle(CudaBuffer.class, "state", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final DeviceMemory device;
+  private final CudaBuffer root;
+  private final MemoryBook.@Nullable Booking booking;
+  private final MemoryPurpose purpose;
+  private final @Nullable Runnable release;
+  private MemorySegment pointer;
+  private long address;
+  private long bytes;
+  private @Nullable PoolBlock pooled;
+
+  /** How often a pool has used the root again; a slice's is that of its making. */
+  private int generation;
+
+  /** Whether a graph knows it, and may ask for ever whether it is closed. */
+  private boolean captured;
+
+  /** Registrations and windows of it and its slices, counted at the root; or that it is closed. */
+  @SuppressWarnings("unused") // by VarHandle
+  private int state;
+
+  private CudaBuffer(
+      DeviceMemory device,
+      long address,
+      long bytes,
+      @Nullable CudaBuffer root,
+      MemoryBook.@Nullable Booking booking,
+      MemoryPurpose purpose,
+      @Nullable Runnable release) {
+    this.device = device;
+    this.pointer = MemorySegment.ofAddress(address);
+    this.address = address;
+    this.bytes = bytes;
+    this.root = root == null ? this : root;
+    this.generation = this.root.generation;
+    this.booking = booking;
+    this.purpose = purpose;
+    this.release = release;
+  }
+
+  /** Memory of the device's heap, booked on {@code owner} and freed by its close. */
+  public static CudaBuffer allocate(
+      DeviceMemory device, MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
+    CudaHeap heap = device.heap();
+    CudaHeap.Block block = heap.allocate(owner, purpose, bytes);
+    return new CudaBuffer(
+        device,
+        block.address(),
+        bytes,
+        null,
+        block.booking(),
+        MemoryPurpose.USER,
+        () -> heap.free(block));
+  }
+
+  /**
+   * Memory that another library allocated on the device, and frees.
+   *
+   * @throws InvalidArgumentException if CUDA does not know it
+   */
+  public static CudaBuffer wrap(DeviceMemory device, long address, long bytes) {
+    try (Gpu.Scope ignored = device.gpu().enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
+      int result =
+          Cuda.cuPointerGetAttribute(out, Cuda.CU_POINTER_ATTRIBUTE_MEMORY_TYPE(), address);
+      if (result != Driver.SUCCESS) {
+        throw new InvalidArgumentException(
+            "CUDA does not know the memory at 0x" + Long.toHexString(address),
+            "wrap memory that CUDA allocated or registered, or use a buffer and copyFrom");
+      }
+    }
+    return wrapped(device, address, bytes);
+  }
+
+  /** A buffer over memory that was mapped and is unmapped by others; they are told of its close. */
+  static CudaBuffer mapped(DeviceMemory device, long address, long bytes, Runnable forget) {
+    return new CudaBuffer(device, address, bytes, null, null, MemoryPurpose.USER, forget);
+  }
+
+  private static CudaBuffer wrapped(DeviceMemory device, long address, long bytes) {
+    return new CudaBuffer(device, address, bytes, null, null, MemoryPurpose.USER, null);
+  }
+
+  /** A whole chunk of a pool, booked, for registrations. */
+  static CudaBuffer chunk(DeviceMemory device, CudaMapping memory, MemoryBook.Booking booking) {
+    return new CudaBuffer(
+        device, memory.address(), memory.bytes(), null, booking, MemoryPurpose.POOL, null);
+  }
+
+  /** A buffer of a pool, closed. */
+  static CudaBuffer ofPool(DeviceMemory device) {
+    CudaBuffer buffer = wrapped(device, 0, 0);
+    STATE.setRelease(buffer, CLOSED);
+    return buffer;
+  }
+
+  /** Makes a pool's closed buffer stand for a block. */
+  void open(PoolBlock of, MemorySegment memory, long byteSize) {
+    pointer = memory;
+    address = of.offset();
+    bytes = byteSize;
+    pooled = of;
+    generation++;
+    STATE.setRelease(this, OPEN);
+  }
+
+  /** Notes that a graph uses it, which must see for ever that it was closed. */
+  public void capture() {
+    root.captured = true;
+  }
+
+  /** The address as native calls take it. */
+  public MemorySegment pointer() {
+    return pointer;
+  }
+
+  /** The allocated or wrapped buffer this one is a part of, or this one. */
+  CudaBuffer root() {
+    return root;
+  }
+
+  @Override
+  public Device device() {
+    return device.device();
+  }
+
+  @Override
+  public long address() {
+    return address;
+  }
+
+  @Override
+  public long byteSize() {
+    return bytes;
+  }
+
+  @Override
+  public DeviceBuffer slice(long byteOffset, long byteSize) {
+    requireOpen();
+    if (byteOffset < 0 || byteSize < 0 || byteOffset > bytes - byteSize) {
+      throw new InvalidArgumentException(
+          "slice of "
+              + byteSize
+              + " bytes at "
+              + byteOffset
+              + " of a buffer of "
+              + bytes
+              + " bytes",
+          "slices lie inside their buffer");
+    }
+    return new CudaBuffer(
+        device, address + byteOffset, byteSize, root, null, MemoryPurpose.USER, null);
+  }
+
+  @Override
+  public void copyFrom(Object array) {
+    requireOpen();
+    MemorySegment source = HeapArrays.fitting(array, bytes);
+    device.transfers().toDevice(address, source);
+  }
+
+  @Override
+  public void copyTo(Object array) {
+    requireOpen();
+    MemorySegment target = HeapArrays.fitting(array, bytes);
+    device.transfers().toHost(target, address);
+  }
+
+  public void requireOpen() {
+    if (isClosed()) {
+      throw new InvalidUsageException(
+          "the buffer is closed", "keep buffers open until their last use");
+    }
+  }
+
+  /**
+   * Notes that NCCL knows of it, so that it cannot be closed; its memory is booked on whoever
+   * registered it first.
+   */
+  public void hold(MemoryBook.Account account) {
+    synchronized (root) {
+      int held = (int) STATE.getVolatile(root);
+      requireOpen();
+      while (!STATE.compareAndSet(root, held, held + 1)) {
+        requireOpen();
+        held = (int) STATE.getVolatile(root);
+      }
+      if (held == OPEN && root.booking != null) {
+        root.booking.move(account, MemoryPurpose.WINDOW);
+      }
+    }
+  }
+
+  /** Undoes one {@link #hold}; the last one gives the memory back to the device's account. */
+  public void release() {
+    synchronized (root) {
+      int held = (int) STATE.getAndAdd(root, -1) - 1;
+      if (held == OPEN && root.booking != null) {
+        root.booking.move(device.account(), root.purpose);
+      }
+    }
+  }
+
+  /** Whether NCCL knows of it. */
+  boolean isHeld() {
+    return (int) STATE.getVolatile(root) > OPEN;
+  }
+
+  /** Whether this call closed it. */
+  private boolean closeUnheld() {
+    int before = (int) STATE.compareAndExchange(this, OPEN, CLOSED);
+    if (before > OPEN) {
+      throw new InvalidUsageException(
+          "the buffer is registered with a communicator",
+          "close its registrations and windows, or their communicators, before the buffer");
+    }
+    return before == OPEN;
+  }
+
+  @Override
+  public boolean isQuiet() {
+    return device.users().userOf(root) == null;
+  }
+
+  @Override
+  public boolean isClosed() {
+    return (int) STATE.getOpaque(this) == CLOSED
+        || (int) STATE.getOpaque(root) == CLOSED
+        || generation != root.generation;
+  }
+
+  @Override
+  public void close() {
+    if ((int) STATE.getOpaque(this) == CLOSED) {
+      return;
+    }
+    PoolBlock ofPool = pooled;
+    if (ofPool != null) {
+      if (closeUnheld()) {
+        ofPool.close(this, !captured);
+      }
+      return;
+    }
+    if (closeUnheld() && release != null) {
+      device.whenUnused(this, release);
+    }
+  }
+
+  /** Whether {@code part} is the buffer {@code whole} or a slice of it. */
+  public static boolean isPart(@Nullable Object part, Object whole) {
+    return part == whole || part instanceof CudaBuffer buffer && buffer.root == whole;
+  }
+
+  /** Whether an operation uses a buffer or a slice of it. */
+  public static boolean isUsed(Work work, Object buffer) {
+    return isPart(work.send, buffer)
+        || isPart(work.recv, buffer)
+        || isPart(work.op.deviceScalar(), buffer);
+  }
+
+  /** Throws if unfinished works use it or its slices, open or closed: its memory must stay. */
+  void requireUnused() {
+    String user = device.users().userOf(this);
+    if (user != null) {
+      throw new InvalidUsageException(
+          "a buffer over it is in use by " + user, "synchronize the stream first");
+    }
+  }
+}

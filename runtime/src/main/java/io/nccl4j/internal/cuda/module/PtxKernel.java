@@ -1,0 +1,211 @@
+package io.nccl4j.internal.cuda.module;
+
+import io.nccl4j.CudaKernel;
+import io.nccl4j.CudaModule;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Stream;
+import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** A kernel; CUDA's function belongs to the module. */
+@SuppressWarnings("try") // a scope is entered, not used
+public final class PtxKernel implements CudaKernel {
+  private static final int MAX_GRID_YZ = 65_535;
+
+  /** Room and alignment of an argument: those of the largest number. */
+  private static final long ALIGNMENT = 16;
+
+  private final PtxModule module;
+  private final String name;
+  private final PtxSignature signature;
+  private final MemorySegment function;
+  private final int maxThreads;
+
+  private PtxKernel(
+      PtxModule module,
+      String name,
+      PtxSignature signature,
+      MemorySegment function,
+      int maxThreads) {
+    this.module = module;
+    this.name = name;
+    this.signature = signature;
+    this.function = function;
+    this.maxThreads = maxThreads;
+  }
+
+  /** A run of a kernel as a stream or graph holds it: what must stay open until it has run. */
+  public record Run(PtxKernel kernel, List<CudaBuffer> buffers) {
+    /** Whether it uses a buffer, or is of that module. */
+    public boolean uses(Object whole) {
+      return kernel.module == whole || buffers.stream().anyMatch(b -> CudaBuffer.isPart(b, whole));
+    }
+
+    /** Whether what it needs is no longer open. */
+    public boolean usesClosed() {
+      return kernel.module.isClosed() || buffers.stream().anyMatch(CudaBuffer::isClosed);
+    }
+
+    /** How messages name it. */
+    public String describe() {
+      return "kernel " + kernel.name;
+    }
+  }
+
+  static PtxKernel of(
+      PtxModule module, String name, PtxSignature signature, MemorySegment moduleHandle) {
+    try (Gpu.Scope ignored = module.gpu().enter();
+        Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+      Driver.check(
+          Cuda.cuModuleGetFunction(out, moduleHandle, arena.allocateFrom(name)),
+          "cuModuleGetFunction");
+      MemorySegment function = out.get(ValueLayout.ADDRESS, 0);
+      MemorySegment value = arena.allocate(ValueLayout.JAVA_INT);
+      Driver.check(
+          Cuda.cuFuncGetAttribute(value, Cuda.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK(), function),
+          "cuFuncGetAttribute");
+      return new PtxKernel(module, name, signature, function, value.get(ValueLayout.JAVA_INT, 0));
+    }
+  }
+
+  @Override
+  public CudaModule module() {
+    return module;
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public int maxThreadsPerBlock() {
+    return maxThreads;
+  }
+
+  @Override
+  public void launch(
+      @Nullable Stream stream,
+      @Nullable Dim grid,
+      @Nullable Dim block,
+      int sharedBytes,
+      Object... arguments) {
+    module.requireOpen();
+    KernelStream own = requireStream(stream);
+    if (grid == null || block == null || arguments == null) {
+      throw new InvalidArgumentException(
+          "launch: the grid, the block or the array of arguments is null", "pass all");
+    }
+    requireShape(grid, block, sharedBytes);
+    signature.requireFitting(name, arguments);
+    List<CudaBuffer> buffers = buffers(arguments);
+    own.awaitRoom();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment values = values(arguments, arena);
+      own.run(
+          new Run(this, buffers),
+          () ->
+              Cuda.cuLaunchKernel(
+                  function,
+                  grid.x(),
+                  grid.y(),
+                  grid.z(),
+                  block.x(),
+                  block.y(),
+                  block.z(),
+                  sharedBytes,
+                  own.handle(),
+                  values,
+                  MemorySegment.NULL));
+    }
+  }
+
+  private KernelStream requireStream(@Nullable Stream stream) {
+    if (!(stream instanceof KernelStream own)) {
+      throw new InvalidArgumentException(
+          "launch: the stream is " + (stream == null ? "null" : "not of a cuda device"),
+          "pass a cuda stream");
+    }
+    if (own.device() != module.device()) {
+      throw new InvalidArgumentException(
+          "launch: the stream is on " + own.device() + ", the module on " + module.device(),
+          "load the module on the stream's device, too");
+    }
+    return own;
+  }
+
+  private void requireShape(Dim grid, Dim block, int sharedBytes) {
+    if (grid.y() > MAX_GRID_YZ || grid.z() > MAX_GRID_YZ) {
+      throw new InvalidArgumentException(
+          "launch: the grid is " + grid, "y and z are at most " + MAX_GRID_YZ);
+    }
+    if ((double) block.x() * block.y() * block.z() > maxThreads) {
+      throw new InvalidArgumentException(
+          "launch: the block is " + block,
+          "a block of kernel " + name + " has at most " + maxThreads + " threads");
+    }
+    if (sharedBytes < 0 || sharedBytes > MAX_SHARED_BYTES) {
+      throw new InvalidArgumentException(
+          "launch: " + sharedBytes + " bytes of shared memory", "ask for 0 to " + MAX_SHARED_BYTES);
+    }
+  }
+
+  private List<CudaBuffer> buffers(Object[] arguments) {
+    List<CudaBuffer> buffers = new ArrayList<>();
+    for (Object argument : arguments) {
+      if (argument instanceof DeviceBuffer buffer) {
+        if (!(buffer instanceof CudaBuffer own) || own.device() != module.device()) {
+          throw new InvalidArgumentException(
+              "launch: a buffer is on " + buffer.device() + ", the kernel on " + module.device(),
+              "pass buffers of the kernel's device; of another one, that it can reach, the"
+                  + " address");
+        }
+        own.requireOpen();
+        buffers.add(own);
+      }
+    }
+    return buffers;
+  }
+
+  /** The arguments' values, and in front of them the pointers to each. */
+  private static MemorySegment values(Object[] arguments, Arena arena) {
+    MemorySegment pointers = arena.allocate(ValueLayout.ADDRESS, Math.max(1, arguments.length));
+    for (int i = 0; i < arguments.length; i++) {
+      pointers.setAtIndex(ValueLayout.ADDRESS, i, value(arguments[i], arena));
+    }
+    return pointers;
+  }
+
+  private static MemorySegment value(Object argument, Arena arena) {
+    if (argument instanceof MemorySegment structure) {
+      return arena.allocate(structure.byteSize(), ALIGNMENT).copyFrom(structure);
+    }
+    MemorySegment value = arena.allocate(Long.BYTES, ALIGNMENT);
+    switch (argument) {
+      case DeviceBuffer buffer -> value.set(ValueLayout.JAVA_LONG, 0, buffer.address());
+      case Byte number -> value.set(ValueLayout.JAVA_BYTE, 0, number);
+      case Short number -> value.set(ValueLayout.JAVA_SHORT, 0, number);
+      case Integer number -> value.set(ValueLayout.JAVA_INT, 0, number);
+      case Long number -> value.set(ValueLayout.JAVA_LONG, 0, number);
+      case Float number -> value.set(ValueLayout.JAVA_FLOAT, 0, number);
+      case Double number -> value.set(ValueLayout.JAVA_DOUBLE, 0, number);
+      default -> throw new IllegalStateException("checked before: " + argument);
+    }
+    return value;
+  }
+
+  @Override
+  public String toString() {
+    return "kernel " + name + signature;
+  }
+}

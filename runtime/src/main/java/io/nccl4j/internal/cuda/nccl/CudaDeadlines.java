@@ -1,0 +1,161 @@
+package io.nccl4j.internal.cuda.nccl;
+
+import io.nccl4j.DeadlineException;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.NcclException;
+import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.spi.Interrupts;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The deadline of a communicator's operations: who waits asks here whether it has passed, and is
+ * told what was waited for. A call of NCCL that does not return is looked after by {@link
+ * CallWatch}.
+ */
+public final class CudaDeadlines extends Padded {
+  /** A call that lasts so long waits for others: those that do not take some microseconds. */
+  private static final int TICKS_TO_STUCK = 8;
+
+  private final NcclRank rank;
+  private final Team team;
+  private final CudaHealth health;
+  private final long timeoutNanos;
+  private volatile @Nullable Work calling;
+  private volatile long callTick;
+
+  /** Written before the tick. */
+  private @Nullable Thread caller;
+
+  /** The deadline of a rank's operations. */
+  public CudaDeadlines(NcclRank rank, Team team, CudaHealth health) {
+    this.rank = rank;
+    this.team = team;
+    this.health = health;
+    this.timeoutNanos = rank.config().operationTimeout().toNanos();
+  }
+
+  private String timeout() {
+    return rank.config().operationTimeout().toMillis() + " ms";
+  }
+
+  // ---- calls that do not return
+
+  /** Has calls looked after from now on. */
+  public void watch() {
+    CallWatch.add(this);
+  }
+
+  /** Ends {@link #watch()}. */
+  public void unwatch() {
+    CallWatch.remove(this);
+  }
+
+  /** This thread is about to call NCCL for a work. */
+  public void callBegins(Work work) {
+    calling = work;
+    caller = Thread.currentThread();
+    callTick = CallWatch.now();
+  }
+
+  public void callEnds() {
+    callTick = 0;
+    caller = null;
+    calling = null;
+  }
+
+  /** Looks after a call that has not returned for a while; for the watch. */
+  void checkCall() {
+    long begun = callTick;
+    Work work = calling;
+    long ticks = CallWatch.now() - begun;
+    Thread thread = caller;
+    if (begun == 0 || work == null || ticks < TICKS_TO_STUCK || health.failure() != null) {
+      return;
+    }
+    if (thread != null && thread.isInterrupted()) {
+      health.failInCall(
+          Interrupts.asFailure(
+              new InterruptedWaitException(
+                  "interrupted in a call of NCCL, which is given up: " + explain(work), "")));
+      return;
+    }
+    NcclException e = team.contradiction(rank);
+    if (e == null && ticks * CallWatch.TICK_NANOS > timeoutNanos) {
+      e =
+          new DeadlineException(
+              "not started after " + timeout() + ": " + explain(work),
+              "check the other ranks; a thread that drives several ranks must issue their"
+                  + " operations in one group",
+              absent(work));
+    }
+    if (e != null) {
+      health.fail(e);
+    }
+  }
+
+  /** Nobody would notice a call that does not return. */
+  void cannotBeWatched(Throwable cause) {
+    health.fail(
+        new InternalErrorException(
+                "NCCL's calls cannot be watched: " + cause, "restart the process")
+            .causedBy(cause));
+  }
+
+  // ---- works and graphs that do not end
+
+  /** Fails when a work has been waited for longer than operations may take. */
+  public void check(Work work, long waitedNanos) {
+    if (waitedNanos > timeoutNanos && health.failure() == null) {
+      health.fail(
+          new DeadlineException(
+              "not complete after " + timeout() + ": " + explain(work),
+              "check the ranks named; operation-timeout sets the deadline",
+              absent(work)));
+    }
+  }
+
+  /** The same for a graph, of which only the whole is known. */
+  public void checkGraph(long waitedNanos) {
+    if (waitedNanos > timeoutNanos && health.failure() == null) {
+      health.fail(
+          new DeadlineException(
+              "not complete after "
+                  + timeout()
+                  + ": a graph of communicator "
+                  + rank.name()
+                  + (explainGraph().isEmpty() ? "" : ", whose " + explainGraph())
+                  + backlog(),
+              "make sure that all ranks launch the same graphs or operations"));
+    }
+  }
+
+  /** The first collective that others here have not called, and who they are; or nothing. */
+  public String explainGraph() {
+    CudaLedger ledger = rank.ledger();
+    long first = team.reachedByAll(rank) + 1;
+    return first > ledger.collectives()
+        ? ""
+        : ledger.describe(first) + " #" + first + " is waiting for " + team.absent(rank, first);
+  }
+
+  private List<Integer> absent(Work work) {
+    return work.isCollective() ? team.absentRanks(rank, work.seq) : List.of();
+  }
+
+  public String explain(Work work) {
+    return rank.describe(work) + " is waiting for " + team.missing(rank, work) + backlog();
+  }
+
+  private String backlog() {
+    Work oldest = rank.fifo().oldestInUse();
+    return "; "
+        + rank.fifo().inUse()
+        + " of "
+        + rank.fifo().capacity()
+        + " works of this rank's FIFO are unfinished"
+        + (oldest == null ? "" : ", the oldest is " + rank.describe(oldest));
+  }
+}

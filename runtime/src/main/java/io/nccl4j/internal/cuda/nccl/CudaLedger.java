@@ -1,0 +1,165 @@
+package io.nccl4j.internal.cuda.nccl;
+
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Signature;
+import io.nccl4j.internal.schedule.Work;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+
+/**
+ * What a rank has called: counts, and the last {@value #ENTRIES} collectives. Written by the
+ * submitting thread, read by any to explain.
+ */
+public final class CudaLedger {
+  static final int ENTRIES = 1024;
+
+  private static final int FIELDS = 5;
+  private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
+
+  private final int nranks;
+  private final long[] entries = new long[ENTRIES * FIELDS];
+  private volatile long collectives;
+  private final PairLedger sent;
+  private final PairLedger expected;
+  private final PairLedger blocksSent;
+  private final PairLedger blocksExpected;
+  private volatile long sends;
+  private volatile long receives;
+
+  /** The submitting thread's. */
+  private long oneSided;
+
+  private volatile long agreed;
+
+  CudaLedger(int nranks) {
+    this.nranks = nranks;
+    sent = new PairLedger(nranks);
+    expected = new PairLedger(nranks);
+    blocksSent = new PairLedger(nranks);
+    blocksExpected = new PairLedger(nranks);
+  }
+
+  /** Sends, by peer. */
+  PairLedger sent() {
+    return sent;
+  }
+
+  /** Receives, by peer. */
+  PairLedger expected() {
+    return expected;
+  }
+
+  /** Blocks of collectives whose counts only a pair knows, sent by this rank. */
+  PairLedger blocksSent() {
+    return blocksSent;
+  }
+
+  /** As {@link #blocksSent}, expected by this rank. */
+  PairLedger blocksExpected() {
+    return blocksExpected;
+  }
+
+  public long collectives() {
+    return collectives;
+  }
+
+  /** Collectives up to this one are known to agree with the other ranks of this process. */
+  long agreed() {
+    return agreed;
+  }
+
+  void agreedUpTo(long seq) {
+    agreed = seq;
+  }
+
+  public long sends() {
+    return sends;
+  }
+
+  public long receives() {
+    return receives;
+  }
+
+  /**
+   * Notes an operation and returns its number.
+   *
+   * @param signature what of its counts all ranks know
+   */
+  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
+  public long note(long code, long count, long signature) {
+    Operation operation = Signature.operation(code);
+    if (operation.isOneSided()) {
+      return ++oneSided;
+    }
+    int peer = (int) (code >>> 32);
+    if (operation == Operation.SEND) {
+      ++sends;
+      return sent.note(peer, code, count);
+    }
+    if (operation == Operation.RECV) {
+      ++receives;
+      return expected.note(peer, code, count);
+    }
+    long seq = collectives + 1;
+    int at = at(seq);
+    LONG.setOpaque(entries, at + 1, code);
+    LONG.setOpaque(entries, at + 2, count);
+    LONG.setOpaque(entries, at + 3, signature);
+    LONG.setOpaque(entries, at + 4, 1L);
+    LONG.setRelease(entries, at, seq);
+    collectives = seq;
+    return seq;
+  }
+
+  /** Notes that a collective starts in a group of as many of this communicator. */
+  public void noteGroup(long seq, int size) {
+    LONG.setOpaque(entries, at(seq) + 4, (long) size);
+  }
+
+  /** How many collectives of this communicator the group of one holds, itself included. */
+  long groupSize(long seq) {
+    return (long) LONG.getOpaque(entries, at(seq) + 4);
+  }
+
+  /** Notes the blocks of a collective whose counts only a pair knows. */
+  public void noteBlocks(Work work, int rank) {
+    Operation operation = work.operation;
+    if (!operation.hasPairCounts()) {
+      return;
+    }
+    for (int k = 0; k < nranks; k++) {
+      if (work.sends(rank) && operation.receives(k == work.root)) {
+        blocksSent.note(k, work.code(), work.sendCount(k));
+      }
+      if (work.receives(rank) && operation.sends(k == work.root)) {
+        blocksExpected.note(k, work.code(), work.recvCount(k));
+      }
+    }
+  }
+
+  private static int at(long seq) {
+    return (int) (seq % ENTRIES) * FIELDS;
+  }
+
+  boolean has(long seq) {
+    return (long) LONG.getAcquire(entries, at(seq)) == seq;
+  }
+
+  /** Whether two ranks' entries are the same, or one of them is not recorded any more. */
+  boolean agrees(CudaLedger other, long seq) {
+    int at = at(seq);
+    boolean same =
+        (long) LONG.getOpaque(entries, at + 1) == (long) LONG.getOpaque(other.entries, at + 1)
+            && (long) LONG.getOpaque(entries, at + 3)
+                == (long) LONG.getOpaque(other.entries, at + 3);
+    return same || !has(seq) || !other.has(seq);
+  }
+
+  String describe(long seq) {
+    int at = at(seq);
+    String text =
+        Signature.describe(
+            (long) LONG.getOpaque(entries, at + 1), (long) LONG.getOpaque(entries, at + 2));
+    return has(seq) ? text : "an operation that is no longer recorded";
+  }
+}

@@ -1,0 +1,235 @@
+package io.nccl4j.internal.cuda.nccl;
+
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MemoryPool;
+import io.nccl4j.NcclCommunicator;
+import io.nccl4j.NcclCommunicator.Registration;
+import io.nccl4j.NcclCommunicator.Window;
+import io.nccl4j.internal.cuda.driver.CudaLibraries;
+import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.cuda.memory.CudaHeap;
+import io.nccl4j.internal.cuda.memory.CudaPool;
+import io.nccl4j.internal.spi.MemoryBook;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/** The buffers of a communicator that NCCL knows of, and what one-sided operations may touch. */
+public final class CudaRegistrations {
+  /** The communicator, which one thread at a time may use. */
+  public interface Owner extends NcclCommunicator {
+    /**
+     * Keeps other threads out until {@link #leave()}.
+     *
+     * @throws InvalidUsageException if another thread is inside
+     */
+    void enterAlone(String what);
+
+    /** The same; throws, too, if operations are not accepted. */
+    void enterFor(String what);
+
+    /** Lets other threads in again. */
+    void leave();
+
+    /** Throws if a group is open on this thread or operations are unfinished. */
+    void requireIdle(String what);
+  }
+
+  private static final int OLDEST_DRIVER_FOR_ONE_SIDED = 12050;
+
+  private final Owner owner;
+  private final CudaCalls calls;
+  private final CudaHealth health;
+  private final MemoryBook.Account account;
+  private final Set<CudaRegistered> registered = ConcurrentHashMap.newKeySet();
+  private boolean hostRma;
+
+  /**
+   * The registrations of a communicator.
+   *
+   * @param account where the memory is booked
+   */
+  public CudaRegistrations(
+      Owner owner, CudaCalls calls, CudaHealth health, MemoryBook.Account account) {
+    this.owner = owner;
+    this.calls = calls;
+    this.health = health;
+    this.account = account;
+  }
+
+  Owner owner() {
+    return owner;
+  }
+
+  CudaCalls calls() {
+    return calls;
+  }
+
+  MemoryBook.Account account() {
+    return account;
+  }
+
+  /** Whether NCCL has let go of them all. */
+  boolean haveEnded() {
+    return health.failure() != null;
+  }
+
+  void add(CudaRegistered one) {
+    registered.add(one);
+  }
+
+  void remove(CudaRegistered one) {
+    registered.remove(one);
+  }
+
+  /** Ends all; nothing uses them any more. */
+  public void end() {
+    registered.forEach(CudaRegistered::end);
+  }
+
+  // ---- registering
+
+  public Registration register(DeviceBuffer buffer) {
+    Features.REGISTER.require();
+    CudaBuffer own = registrable(buffer, "register");
+    owner.enterFor("register");
+    try {
+      return CudaRegistration.create(this, own);
+    } finally {
+      owner.leave();
+    }
+  }
+
+  public Window registerWindow(DeviceBuffer buffer, boolean symmetric, boolean strictOrdering) {
+    Features.WINDOWS.require();
+    CudaBuffer own = registrable(buffer, "registerWindow");
+    if (own.address() % CudaHeap.ALIGNMENT != 0) {
+      throw new InvalidArgumentException(
+          "registerWindow: the buffer starts at 0x" + Long.toHexString(own.address()),
+          "windows start at multiples of " + CudaHeap.ALIGNMENT + " bytes, as allocated buffers");
+    }
+    owner.enterFor("registerWindow");
+    try {
+      owner.requireIdle("registerWindow");
+      return CudaWindow.create(this, own, symmetric, strictOrdering);
+    } finally {
+      owner.leave();
+    }
+  }
+
+  public List<Registration> register(@Nullable MemoryPool pool) {
+    return ofChunks(pool, "register", CudaRegistration.class, this::register);
+  }
+
+  public List<Window> registerWindows(
+      @Nullable MemoryPool pool, boolean symmetric, boolean strictOrdering) {
+    return ofChunks(
+        pool,
+        "registerWindows",
+        CudaWindow.class,
+        chunk -> registerWindow(chunk, symmetric, strictOrdering));
+  }
+
+  /** One registration of each chunk: the one there is, or a new one. */
+  private <R> List<R> ofChunks(
+      @Nullable MemoryPool pool,
+      String call,
+      Class<? extends R> kind,
+      Function<CudaBuffer, R> registration) {
+    List<R> all = new ArrayList<>();
+    for (CudaBuffer chunk : CudaPool.require(pool, calls.rank().memory(), call).buffers()) {
+      R known = null;
+      for (CudaRegistered one : registered) {
+        if (one.buffer() == chunk && kind.isInstance(one) && !one.isClosed()) {
+          known = kind.cast(one);
+        }
+      }
+      all.add(known == null ? registration.apply(chunk) : known);
+    }
+    return List.copyOf(all);
+  }
+
+  private CudaBuffer registrable(@Nullable DeviceBuffer buffer, String what) {
+    Device device = owner.device();
+    if (!(buffer instanceof CudaBuffer own) || own.device() != device || own.byteSize() == 0) {
+      throw new InvalidArgumentException(
+          what + ": the buffer is null, empty or not on " + device,
+          "allocate it on communicator.device()");
+    }
+    own.requireOpen();
+    return own;
+  }
+
+  // ---- one-sided operations
+
+  /** Throws what NCCL would refuse with an error that ends the communicator. */
+  public void requireOneSided(String what) {
+    Features.ONE_SIDED.require();
+    if (CudaLibraries.driverVersion() < OLDEST_DRIVER_FOR_ONE_SIDED) {
+      throw new InvalidUsageException(
+          what
+              + ": the driver supports CUDA "
+              + CudaLibraries.cudaText(CudaLibraries.driverVersion()),
+          "one-sided operations need a driver of CUDA 12.5 or newer");
+    }
+    if (!hostRma) {
+      hostRma = owner.properties().hostRmaSupport();
+    }
+    if (!hostRma) {
+      throw new InvalidUsageException(
+          what + ": communicator " + owner.name() + " has no one-sided operations",
+          "see NcclProperties.hostRmaSupport(): they need symmetric memory and CUDA 12.5");
+    }
+  }
+
+  /**
+   * NCCL's handle of the window, if elements of the buffer can be put into it; throws otherwise.
+   */
+  public long requireTarget(
+      @Nullable DeviceBuffer buffer,
+      long count,
+      @Nullable DataType type,
+      @Nullable Window window,
+      long byteOffset) {
+    if (!(window instanceof CudaWindow own) || own.all() != this) {
+      throw new InvalidArgumentException(
+          "putSignal: the window is not of communicator " + owner.name(),
+          "register it with this one");
+    }
+    if (own.isClosed() || !own.isSupported()) {
+      throw new InvalidUsageException(
+          "putSignal: the window is " + (own.isClosed() ? "closed" : "not supported here"),
+          "keep windows open, and see isSupported()");
+    }
+    if (byteOffset < 0) {
+      throw new InvalidArgumentException(
+          "putSignal: the offset is " + byteOffset + " bytes", "pass 0 or more");
+    }
+    requireInWindow(buffer, count, type);
+    return own.handle().address();
+  }
+
+  private void requireInWindow(@Nullable DeviceBuffer buffer, long count, @Nullable DataType type) {
+    if (buffer == null || type == null || count < 0) {
+      // The common checks say it.
+      return;
+    }
+    for (CudaRegistered one : registered) {
+      if (one instanceof CudaWindow window
+          && window.covers(buffer.address(), count * type.byteSize())) {
+        return;
+      }
+    }
+    throw new InvalidArgumentException(
+        "putSignal: the send buffer does not lie in a symmetric window of communicator "
+            + owner.name(),
+        "register it with registerWindow(buffer, true, …), on all ranks");
+  }
+}

@@ -1,0 +1,414 @@
+package io.nccl4j.internal.cuda.nccl;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.cuda.memory.DeviceMemory;
+import io.nccl4j.internal.operation.Signature;
+import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.schedule.Work;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The ranks of one communicator that live in this process. NCCL does not tell the others when one
+ * gives up, nor what each was doing: here they can at least see each other. Thread-safe.
+ */
+public final class Team {
+  /** A rank that has joined. */
+  private record Member(
+      NcclRank self, CudaLedger ledger, CudaHealth health, BooleanSupplier taskEnded) {
+    int rank() {
+      return self.rank();
+    }
+  }
+
+  private static final String SAME_ORDER =
+      "issue the same collectives in the same order on all ranks";
+
+  private final Map<String, Team> children = new HashMap<>();
+  private final String number;
+  private final Set<Integer> joining = new HashSet<>();
+
+  // Each list is immutable: who walks through one by index reads the field once.
+  private volatile List<Member> ranks = List.of();
+  private volatile List<Member> departed = List.of();
+  private int expected;
+  private @Nullable NcclException failure;
+
+  /** A team. */
+  public Team(String number) {
+    this.number = number;
+  }
+
+  /** What tells it from its siblings. */
+  public String number() {
+    return number;
+  }
+
+  /**
+   * Adds a rank that has joined.
+   *
+   * @param taskEnded whether it issues no operation any more, until further notice
+   */
+  public void add(NcclRank rank, CudaHealth health, BooleanSupplier taskEnded) {
+    synchronized (this) {
+      ranks = with(ranks, new Member(rank, rank.ledger(), health, taskEnded));
+    }
+    NcclException before = failure();
+    if (before != null) {
+      health.fail(before);
+    }
+  }
+
+  /** The devices of the ranks here, in no order. */
+  public List<DeviceMemory> devices() {
+    return ranks.stream().map(member -> member.self.memory()).toList();
+  }
+
+  /** A rank was closed: those that need more of it fail. */
+  public synchronized void left(NcclRank rank) {
+    for (Member member : ranks) {
+      if (member.self == rank) {
+        departed = with(departed, member);
+      }
+    }
+    ranks = ranks.stream().filter(member -> member.self != rank).toList();
+  }
+
+  private static List<Member> with(List<Member> ranks, Member another) {
+    return Stream.concat(ranks.stream(), Stream.of(another)).toList();
+  }
+
+  /** The team of a split's color; {@code number} counts the splits. */
+  public Team child(long number, int color) {
+    return child(number + "-" + color);
+  }
+
+  /** The team of a child that all its ranks here number alike. */
+  public synchronized Team child(String childNumber) {
+    return children.computeIfAbsent(childNumber, Team::new);
+  }
+
+  /** The other ranks cannot go on without the one that failed, nor can those yet to be added. */
+  void failed(NcclRank failed, NcclException cause) {
+    gaveUp(failed.rank(), failed.name(), cause);
+    for (Member other : ranks) {
+      if (other.self != failed) {
+        other.health.fail(relayed(failed.rank(), failed.name(), cause));
+      }
+    }
+  }
+
+  /** Notes why a rank goes on no longer, perhaps before it has joined. */
+  synchronized void gaveUp(int rank, String name, NcclException cause) {
+    if (failure == null) {
+      failure = relayed(rank, name, cause);
+    }
+  }
+
+  /** What other ranks are told of the first that goes on no longer; null if there is none. */
+  synchronized @Nullable NcclException failure() {
+    return failure;
+  }
+
+  private static NcclException relayed(int rank, String name, NcclException cause) {
+    String by = " (rank " + rank + " of communicator " + name + ")";
+    return (switch (cause) {
+          case AbortedException e -> new AbortedException(e.problem(), e.remedy(), e.failedRanks());
+          case MismatchException e -> new MismatchException(e.problem(), e.remedy());
+          default ->
+              new PeerFailedException(
+                  cause.failedRanks().isEmpty() ? List.of(rank) : cause.failedRanks(),
+                  "rank " + rank + " failed: " + cause.problem() + by,
+                  "check that rank; create a new communicator");
+        })
+        .causedBy(cause);
+  }
+
+  /** Which ranks have not called what {@code work} waits for, in words. */
+  String missing(NcclRank waiting, Work work) {
+    if (!work.isCollective()) {
+      return "its peers";
+    }
+    String absent = absent(waiting, work.seq);
+    return absent.isEmpty() ? "its peers" + otherGroup(waiting, work.seq) : absent;
+  }
+
+  /** Says which rank called a collective in a group of another size, if one did. */
+  private String otherGroup(NcclRank waiting, long seq) {
+    long size = waiting.ledger().groupSize(seq);
+    for (Member other : ranks) {
+      CudaLedger ledger = other.ledger;
+      if (ledger.has(seq) && ledger.groupSize(seq) != size) {
+        return ": "
+            + inGroup(waiting, seq)
+            + ", "
+            + inGroup(other.self, seq)
+            + "; NCCL needs the same groups on all ranks";
+      }
+    }
+    return "";
+  }
+
+  private static String inGroup(NcclRank rank, long seq) {
+    long size = rank.ledger().groupSize(seq);
+    String what = size == 1 ? "called by itself" : "one of " + size + " collectives in a group";
+    return "on rank " + rank.rank() + " it is " + what;
+  }
+
+  /** The last collective that all ranks here have called. */
+  long reachedByAll(NcclRank waiting) {
+    long last = waiting.ledger().collectives();
+    for (Member other : ranks) {
+      last = Math.min(last, other.ledger.collectives());
+    }
+    for (Member gone : departed) {
+      last = Math.min(last, gone.ledger.collectives());
+    }
+    return last;
+  }
+
+  /** The ranks here that have not called what {@code work} waits for. */
+  List<Integer> absentRanks(NcclRank waiting, long seq) {
+    return ranks.stream()
+        .filter(other -> other.self != waiting && other.ledger.collectives() < seq)
+        .map(Member::rank)
+        .toList();
+  }
+
+  /** Which ranks have not called a collective, in words; nothing if all are here and have. */
+  String absent(NcclRank waiting, long seq) {
+    StringBuilder text = new StringBuilder();
+    for (Member other : ranks) {
+      long last = other.ledger.collectives();
+      if (other.self != waiting && last < seq) {
+        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(other.rank());
+        text.append(" (its last collective is ").append(last == 0 ? "none" : "#" + last);
+        text.append(last == 0 ? "" : ": " + other.ledger.describe(last)).append(')');
+      }
+    }
+    int elsewhere = waiting.nranks() - ranks.size() - departed.size();
+    if (elsewhere > 0) {
+      text.append(text.isEmpty() ? "" : ", and ").append("perhaps one of the ").append(elsewhere);
+      text.append(" ranks of other processes");
+    }
+    return text.toString();
+  }
+
+  /** Why a rank waits in vain, as far as can be seen here; null if nothing is known. */
+  @Nullable NcclException contradiction(NcclRank waiting) {
+    MismatchException mismatch = mismatch(waiting);
+    if (mismatch != null) {
+      return mismatch;
+    }
+    for (Member other : ranks) {
+      if (other.taskEnded.getAsBoolean()) {
+        String operation = neverCalled(waiting, other);
+        if (operation != null) {
+          return ScheduledCommunicator.taskEnded(other.rank(), waiting.rank(), operation);
+        }
+      }
+    }
+    for (Member gone : departed) {
+      long last = gone.ledger.collectives();
+      if (last < waiting.ledger().collectives()) {
+        return new PeerFailedException(
+            gone.rank(),
+            "rank "
+                + gone.rank()
+                + " left communicator "
+                + waiting.name()
+                + " after "
+                + last
+                + " collectives, and rank "
+                + waiting.rank()
+                + " has called "
+                + waiting.ledger().describe(last + 1),
+            "let every rank issue the same operations before it closes the communicator");
+      }
+    }
+    return null;
+  }
+
+  /** What a rank called and another one has not, in words; null if there is nothing. */
+  private static @Nullable String neverCalled(NcclRank waiting, Member other) {
+    CudaLedger own = waiting.ledger();
+    long next = other.ledger.collectives() + 1;
+    if (next <= own.collectives()) {
+      return own.describe(next) + " #" + next;
+    }
+    long received = other.ledger.sent().messages(waiting.rank());
+    if (own.expected().messages(other.rank()) > received) {
+      return "a recv from rank " + other.rank();
+    }
+    long sent = other.ledger.expected().messages(waiting.rank());
+    return own.sent().messages(other.rank()) > sent ? "a send to rank " + other.rank() : null;
+  }
+
+  /** The first contradiction between a rank and its peers here; null if there is none yet. */
+  @Nullable MismatchException mismatch(NcclRank waiting) {
+    CudaLedger own = waiting.ledger();
+    long first = Math.max(own.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
+    long compared = own.collectives();
+    List<Member> present = ranks;
+    for (int i = 0; i < present.size(); i++) {
+      Member other = present.get(i);
+      long last = Math.min(own.collectives(), other.ledger.collectives());
+      compared = Math.min(compared, last);
+      MismatchException e = collectives(waiting, other, first, last);
+      if (e != null) {
+        return e;
+      }
+    }
+    List<Member> left = departed;
+    for (int i = 0; i < left.size(); i++) {
+      Member gone = left.get(i);
+      long last = Math.min(own.collectives(), gone.ledger.collectives());
+      MismatchException e = collectives(waiting, gone, first, last);
+      if (e != null) {
+        return e;
+      }
+    }
+    own.agreedUpTo(compared);
+    for (int i = 0; i < present.size(); i++) {
+      MismatchException e = pairs(waiting, present.get(i).self);
+      if (e != null) {
+        return e;
+      }
+    }
+    return null;
+  }
+
+  private static @Nullable MismatchException collectives(
+      NcclRank one, Member other, long first, long last) {
+    for (long seq = first; seq <= last; seq++) {
+      if (other.self != one && !one.ledger().agrees(other.ledger, seq)) {
+        return difference(one, other.self, seq);
+      }
+    }
+    return null;
+  }
+
+  private static @Nullable MismatchException pairs(NcclRank one, NcclRank other) {
+    MismatchException e = direction(one, other);
+    return e != null || one == other ? e : direction(other, one);
+  }
+
+  private static @Nullable MismatchException direction(NcclRank from, NcclRank to) {
+    CudaLedger sender = from.ledger();
+    CudaLedger receiver = to.ledger();
+    int s = from.rank();
+    int r = to.rank();
+    long message = PairLedger.difference(sender.sent(), r, receiver.expected(), s);
+    if (message > 0) {
+      return new MismatchException(
+          between(from, to)
+              + ": rank "
+              + r
+              + " called "
+              + describe(receiver.expected(), s, message)
+              + ", rank "
+              + s
+              + " called "
+              + describe(sender.sent(), r, message),
+          "give send and recv the same count and type");
+    }
+    long block = PairLedger.difference(sender.blocksSent(), r, receiver.blocksExpected(), s);
+    return block == 0
+        ? null
+        : new MismatchException(
+            between(from, to)
+                + " in "
+                + describe(receiver.blocksExpected(), s, block)
+                + ": rank "
+                + s
+                + " sends rank "
+                + r
+                + " "
+                + sender.blocksSent().count(r, block)
+                + " elements, rank "
+                + r
+                + " counts on "
+                + receiver.blocksExpected().count(s, block),
+            "make both ranks' counts equal");
+  }
+
+  private static String describe(PairLedger ledger, int peer, long seq) {
+    return Signature.describe(ledger.code(peer, seq), ledger.count(peer, seq));
+  }
+
+  private static String between(NcclRank one, NcclRank other) {
+    return "ranks "
+        + one.rank()
+        + " and "
+        + other.rank()
+        + " of communicator "
+        + one.name()
+        + " disagree";
+  }
+
+  private static MismatchException difference(NcclRank one, NcclRank other, long seq) {
+    long[] counts = one.commonCounts(seq);
+    long[] others = other.commonCounts(seq);
+    int differing = counts == null || others == null ? -1 : Arrays.mismatch(counts, others);
+    return new MismatchException(
+        between(one, other)
+            + " at collective #"
+            + seq
+            + ": rank "
+            + one.rank()
+            + " called "
+            + one.ledger().describe(seq)
+            + withCount(counts, differing)
+            + ", rank "
+            + other.rank()
+            + " called "
+            + other.ledger().describe(seq)
+            + withCount(others, differing),
+        SAME_ORDER);
+  }
+
+  private static String withCount(long @Nullable [] counts, int rank) {
+    return counts == null || rank < 0 ? "" : " with " + counts[rank] + " elements for rank " + rank;
+  }
+
+  /**
+   * Notes that a rank joins.
+   *
+   * @throws InvalidUsageException if another rank of this process contradicts it
+   */
+  public synchronized void expect(int rank, int nranks) {
+    if (expected != 0 && expected != nranks) {
+      throw new InvalidUsageException(
+          "rank " + rank + " says that there are " + nranks + " ranks, another rank " + expected,
+          "pass the same nranks on all ranks");
+    }
+    if (!joining.add(rank)) {
+      throw new InvalidUsageException(
+          "rank " + rank + " of communicator " + number + " was taken before",
+          "give each rank its own number, and each communicator a new unique id");
+    }
+    expected = nranks;
+  }
+
+  /** The ranks that have not joined in this process, in words. */
+  synchronized String absent() {
+    StringBuilder text = new StringBuilder();
+    for (int rank = 0; rank < expected; rank++) {
+      if (!joining.contains(rank)) {
+        text.append(text.isEmpty() ? "" : ", ").append(rank);
+      }
+    }
+    return text.isEmpty() ? "none" : text.toString();
+  }
+}
