@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import java.util.List;
+import java.util.Optional;
 
 /**
  * What a backend found on this machine, as returned by {@link Backend#info()}. Texts are meant for
@@ -20,7 +21,7 @@ public record BackendInfo(
     String remedy,
     List<LibraryInfo> libraries,
     List<DeviceInfo> devices,
-    List<Feature> features,
+    List<FeatureInfo> features,
     List<Fact> facts) {
   /** Copies the lists. */
   public BackendInfo {
@@ -35,9 +36,14 @@ public record BackendInfo(
     return problem.isEmpty();
   }
 
-  /** Whether a feature of this name is present. */
-  public boolean hasFeature(String name) {
-    return features.stream().anyMatch(f -> f.isPresent() && f.name().equals(name));
+  /** Whether a feature is present. */
+  public boolean hasFeature(Feature feature) {
+    return feature(feature).map(FeatureInfo::isPresent).orElse(false);
+  }
+
+  /** What is known of a feature; empty if it is none of this backend, or nothing was found. */
+  public Optional<FeatureInfo> feature(Feature feature) {
+    return features.stream().filter(found -> found.feature() == feature).findFirst();
   }
 
   /**
@@ -93,12 +99,12 @@ public record BackendInfo(
   /**
    * A capability that not every machine or library has.
    *
-   * @param name what it is
+   * @param feature what it is
    * @param isPresent whether it can be used here
    * @param needs what it needs
    * @param reason why it is absent, or what limits it
    */
-  public record Feature(String name, boolean isPresent, String needs, String reason) {}
+  public record FeatureInfo(Feature feature, boolean isPresent, String needs, String reason) {}
 
   /**
    * Something worth knowing.

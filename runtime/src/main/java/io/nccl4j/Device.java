@@ -95,7 +95,7 @@ public interface Device {
   }
 
   /** Whether this device supports a memory feature, and if not, why. */
-  BackendInfo.Feature support(MemoryFeature feature);
+  BackendInfo.FeatureInfo support(MemoryFeature feature);
 
   /**
    * Opens step-by-step access to this device's memory: physical memory, addresses and mappings.

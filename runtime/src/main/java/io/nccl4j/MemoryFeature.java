@@ -3,27 +3,30 @@ package io.nccl4j;
 /** A memory capability that not every device has; see {@link Device#support}. */
 public enum MemoryFeature {
   /** Separate physical memory and addresses: {@link VirtualMemory}. */
-  VIRTUAL_MEMORY("cuMem virtual memory", "a device with virtual memory management"),
+  VIRTUAL_MEMORY(Feature.VIRTUAL_MEMORY, "a device with virtual memory management"),
   /** Sharing physical memory with other processes of the machine by file descriptor. */
-  FILE_DESCRIPTORS(
-      "memory of other processes by file descriptor", "a device with virtual memory management"),
+  FILE_DESCRIPTORS(Feature.FILE_DESCRIPTORS, "a device with virtual memory management"),
   /** Sharing physical memory with other machines by fabric handle. */
-  FABRIC_HANDLES(
-      "memory of other machines by fabric handle", "driver 12.3, NVLink between machines, IMEX"),
+  FABRIC_HANDLES(Feature.FABRIC_HANDLES, "driver 12.3, NVLink between machines, IMEX"),
   /** One address for the memory of several devices: {@link MulticastMemory}. */
-  MULTICAST("multicast (NVLS)", "driver 12.1, compute capability 9.0, NVSwitch");
+  MULTICAST(Feature.MULTICAST, "driver 12.1, compute capability 9.0, NVSwitch");
 
-  private final String label;
+  private final Feature feature;
   private final String needs;
 
-  MemoryFeature(String label, String needs) {
-    this.label = label;
+  MemoryFeature(Feature feature, String needs) {
+    this.feature = feature;
     this.needs = needs;
+  }
+
+  /** The same among all features. */
+  public Feature feature() {
+    return feature;
   }
 
   /** A human-readable name. */
   public String label() {
-    return label;
+    return feature.label();
   }
 
   /** A human-readable requirement. */

@@ -3,7 +3,7 @@ package io.nccl4j.cli;
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
-import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
@@ -135,10 +135,12 @@ final class InfoCommand implements Callable<Integer> {
             + device.pciAddress());
   }
 
-  private void feature(Feature feature) {
+  private void feature(FeatureInfo feature) {
     String reason = feature.reason().isEmpty() ? "" : "; " + feature.reason();
     String answer = feature.isPresent() ? "yes" : "no";
-    context.out().printf("  %-3s %s (%s)%s%n", answer, feature.name(), feature.needs(), reason);
+    context
+        .out()
+        .printf("  %-3s %s (%s)%s%n", answer, feature.feature().label(), feature.needs(), reason);
   }
 
   private void line(String name, String value) {

@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
+import io.nccl4j.Feature;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
@@ -47,7 +48,6 @@ import picocli.CommandLine.Spec;
     })
 final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
   private static final String ROW = "row: ";
-  private static final String SHARED_GPU = "several ranks on one GPU";
   private static final String SHARED_GPU_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE";
   private static final String HOST_ID_VARIABLE = "NCCL_HOSTID";
   private static final int THREADS = 3;
@@ -103,7 +103,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
       code = first(code, column(columns, Backend.HOST, SelfTest.Layout.THREADS, THREADS));
       code = first(code, column(columns, Backend.HOST, SelfTest.Layout.ONE_THREAD, ONE_THREAD));
       BackendInfo host = Backend.HOST.info();
-      if (host.hasFeature("ranks as processes")) {
+      if (host.hasFeature(Feature.PROCESS_RANKS)) {
         code = first(code, column(columns, Backend.HOST, SelfTest.Layout.PROCESSES, PROCESSES));
       }
     }
@@ -139,7 +139,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
       return first(code, column(columns, Backend.CUDA, SelfTest.Layout.PROCESSES, gpus));
     }
     int code = column(columns, Backend.CUDA, SelfTest.Layout.THREADS, 1);
-    if (info.hasFeature(SHARED_GPU)) {
+    if (info.hasFeature(Feature.SHARED_GPU)) {
       code = first(code, column(columns, Backend.CUDA, SelfTest.Layout.THREADS, 2));
       code = first(code, column(columns, Backend.CUDA, SelfTest.Layout.ONE_THREAD, 2));
     } else {
@@ -184,7 +184,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
     if (on == Backend.HOST
         || as != SelfTest.Layout.PROCESSES
         || Backend.CUDA.info().devices().size() > 1
-        || Backend.CUDA.info().hasFeature(SHARED_GPU)) {
+        || Backend.CUDA.info().hasFeature(Feature.SHARED_GPU)) {
       return Map.of();
     }
     return Map.of(HOST_ID_VARIABLE, "nccl4j-selftest-" + rank);

@@ -39,7 +39,7 @@ final class CirclesTest {
           "io.nccl4j.internal.bootstrap",
           new Larger(9, "not divided yet"),
           "io.nccl4j.internal.host",
-          new Larger(37, "not divided yet"),
+          new Larger(29, "not divided yet"),
           "io.nccl4j.internal.cuda",
           new Larger(18, "streams, events and graphs know each other and their communicators"));
 

@@ -5,7 +5,7 @@ import static io.nccl4j.bench.output.Json.known;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.Fact;
-import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import java.io.PrintStream;
 import java.util.List;
@@ -76,9 +76,9 @@ public final class InfoJson {
         .with("pci_address", known(device.pciAddress()));
   }
 
-  private static Json.Fields feature(Feature feature) {
+  private static Json.Fields feature(FeatureInfo feature) {
     return new Json.Fields()
-        .with("name", feature.name())
+        .with("name", feature.feature().label())
         .with("present", feature.isPresent())
         .with("needs", known(feature.needs()))
         .with("reason", known(feature.reason()));

@@ -80,13 +80,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   private CudaCommunicator(
       NcclRank self,
-      int rank,
-      int nranks,
       Team team,
       WorkFifo<CudaWork> fifo,
       MemoryBook.Account account,
       CudaBuffer barrierFlag) {
-    super(rank, nranks, self.memory().device(), fifo);
+    super(self.rank(), self.nranks(), self.memory().device(), fifo);
     this.self = self;
     this.team = team;
     this.barrierFlag = barrierFlag;
@@ -123,9 +121,17 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
       account.close();
       throw e;
     }
-    NcclRank self = new NcclRank(name, rank, nranks, config, memory, handle, flag.pointer(), fifo);
-    CudaCommunicator communicator =
-        new CudaCommunicator(self, rank, nranks, team, fifo, account, flag);
+    NcclRank self =
+        NcclRank.of(
+            name,
+            rank,
+            nranks,
+            config,
+            memory,
+            new NcclHandle(handle, name, config.closeTimeout()),
+            flag.pointer(),
+            fifo);
+    CudaCommunicator communicator = new CudaCommunicator(self, team, fifo, account, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
       fifo.at(i).communicator = communicator;
     }

@@ -128,7 +128,7 @@ final class CudaDevice implements GpuDevice {
   }
 
   @Override
-  public BackendInfo.Feature support(MemoryFeature feature) {
+  public BackendInfo.FeatureInfo support(MemoryFeature feature) {
     return MemorySupport.of(gpu, feature);
   }
 

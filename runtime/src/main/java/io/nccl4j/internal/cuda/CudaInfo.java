@@ -4,7 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.Fact;
-import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.MemoryFeature;
@@ -64,7 +64,7 @@ public final class CudaInfo {
     for (int i = 0; i < handles.size(); i++) {
       devices.add(device(i, handles.get(i)));
     }
-    List<Feature> features = new ArrayList<>();
+    List<FeatureInfo> features = new ArrayList<>();
     if (nccl.isFound() && !nccl.version().isEmpty()) {
       for (Features feature : Features.values()) {
         features.add(ofLibrary(feature, nccl));
@@ -243,17 +243,17 @@ public final class CudaInfo {
     }
   }
 
-  private static Feature ofLibrary(Features feature, LibraryInfo nccl) {
+  private static FeatureInfo ofLibrary(Features feature, LibraryInfo nccl) {
     boolean present = feature.isPresent(GpuLibrary.NCCL.version());
     String reason = present ? "" : "NCCL is " + nccl.version();
     boolean allowed = "1".equals(System.getenv(NcclJoin.SHARED_GPU));
     if (present && feature == Features.SHARED_GPU && !allowed) {
       reason = "if the process is started with " + NcclJoin.SHARED_GPU + "=1";
     }
-    return new Feature(feature.label(), present, feature.needs(), reason);
+    return new FeatureInfo(feature.feature(), present, feature.needs(), reason);
   }
 
-  private static Feature ofDevices(MemoryFeature feature, List<Integer> handles) {
+  private static FeatureInfo ofDevices(MemoryFeature feature, List<Integer> handles) {
     int attribute = MemorySupport.attribute(feature);
     List<Integer> without =
         IntStream.range(0, handles.size())
@@ -269,9 +269,12 @@ public final class CudaInfo {
     } else if (!without.isEmpty()) {
       reason = "not on devices " + without;
     } else if (feature == MemoryFeature.FABRIC_HANDLES && !Files.isDirectory(IMEX_CHANNELS)) {
-      return new Feature(
-          feature.label(), false, feature.needs(), "there is no IMEX channel in " + IMEX_CHANNELS);
+      return new FeatureInfo(
+          feature.feature(),
+          false,
+          feature.needs(),
+          "there is no IMEX channel in " + IMEX_CHANNELS);
     }
-    return new Feature(feature.label(), without.isEmpty(), feature.needs(), reason);
+    return new FeatureInfo(feature.feature(), without.isEmpty(), feature.needs(), reason);
   }
 }

@@ -1,9 +1,9 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.BackendInfo;
-import io.nccl4j.BackendInfo.Feature;
 import io.nccl4j.Diagnosis;
 import io.nccl4j.Diagnosis.Check;
+import io.nccl4j.Feature;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.bindings.GpuLibrary;
 import io.nccl4j.bindings.Libc;
@@ -77,13 +77,13 @@ public final class Doctor {
               ? Check.fail("native access", reason, remedy)
               : Check.warn("native access", reason + "; ranks can only be threads", remedy));
     }
-    for (Feature feature : host.features()) {
-      if (feature.name().equals("reductions on the Vector API")) {
-        checks.add(
-            feature.isPresent()
-                ? Check.ok("Vector API", "used for reductions")
-                : Check.warn("Vector API", feature.reason(), "start Java with " + feature.needs()));
-      }
-    }
+    host.feature(Feature.VECTOR_REDUCTIONS)
+        .ifPresent(
+            found ->
+                checks.add(
+                    found.isPresent()
+                        ? Check.ok("Vector API", "used for reductions")
+                        : Check.warn(
+                            "Vector API", found.reason(), "start Java with " + found.needs())));
   }
 }

@@ -1,9 +1,10 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.BackendInfo;
-import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.Diagnosis.Check;
+import io.nccl4j.Feature;
 import io.nccl4j.internal.machine.MachineFiles;
 import io.nccl4j.internal.machine.ProcessFiles;
 import java.io.IOException;
@@ -12,15 +13,14 @@ import java.util.List;
 
 /** Libraries, driver and what connects GPUs, from what the cuda backend found and the files. */
 final class GpuChecks {
-  private static final String MULTICAST = "multicast (NVLS)";
   private static final String FABRIC_MANAGER = "Fabric Manager";
   private static final int CAP_SYS_NICE = 23;
 
   /** The name of a process's command has at most 15 letters. */
   private static final String FABRIC_MANAGER_COMMAND = "nv-fabricmanage";
 
-  private static final List<String> OF_DEVICES =
-      List.of("cuMem virtual memory", "memory of other processes by file descriptor");
+  private static final List<Feature> OF_DEVICES =
+      List.of(Feature.VIRTUAL_MEMORY, Feature.FILE_DESCRIPTORS);
 
   private final MachineFiles machine;
   private final BackendInfo info;
@@ -50,12 +50,13 @@ final class GpuChecks {
     if (info.devices().isEmpty()) {
       return checks;
     }
-    for (Feature feature : info.features()) {
-      if (OF_DEVICES.contains(feature.name())) {
+    for (FeatureInfo found : info.features()) {
+      if (OF_DEVICES.contains(found.feature())) {
+        String name = found.feature().label();
         checks.add(
-            feature.isPresent()
-                ? Check.ok(feature.name(), "on all devices")
-                : Check.fail(feature.name(), feature.reason(), "it needs " + feature.needs()));
+            found.isPresent()
+                ? Check.ok(name, "on all devices")
+                : Check.fail(name, found.reason(), "it needs " + found.needs()));
       }
     }
     info.facts().stream()
@@ -86,17 +87,14 @@ final class GpuChecks {
 
   /** NVSwitch machines need a service, which containers do not show. */
   private void multicast(List<Check> checks) {
-    boolean present = info.hasFeature(MULTICAST);
     checks.add(
         Check.ok(
             "NVLS",
-            present
+            info.hasFeature(Feature.MULTICAST)
                 ? "the devices have multicast"
                 : "no multicast: "
-                    + info.features().stream()
-                        .filter(feature -> feature.name().equals(MULTICAST))
-                        .map(Feature::reason)
-                        .findFirst()
+                    + info.feature(Feature.MULTICAST)
+                        .map(FeatureInfo::reason)
                         .orElse("not known")));
     if (!machine.hasNvSwitches()) {
       checks.add(Check.ok(FABRIC_MANAGER, "not needed, or not visible: no NVSwitch is seen"));

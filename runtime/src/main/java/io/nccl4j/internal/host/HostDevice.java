@@ -102,7 +102,7 @@ final class HostDevice implements Device {
   }
 
   @Override
-  public BackendInfo.Feature support(MemoryFeature feature) {
+  public BackendInfo.FeatureInfo support(MemoryFeature feature) {
     String reason =
         switch (feature) {
           case VIRTUAL_MEMORY -> "the heap maps and unmaps memory by itself";
@@ -112,7 +112,8 @@ final class HostDevice implements Device {
           case null ->
               throw new InvalidArgumentException("the feature is null", "pass a MemoryFeature");
         };
-    return new BackendInfo.Feature(feature.label(), false, "a device of Backend.CUDA", reason);
+    return new BackendInfo.FeatureInfo(
+        feature.feature(), false, "a device of Backend.CUDA", reason);
   }
 
   @Override

@@ -2,6 +2,7 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.Feature;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.host.layout.Layout;
@@ -28,16 +29,16 @@ final class HostInfo {
         List.of(),
         List.of(),
         List.of(
-            new BackendInfo.Feature("ranks as threads", true, "nothing", ""),
-            new BackendInfo.Feature(
-                "ranks as processes", libc, "native access on Linux", restriction),
-            new BackendInfo.Feature(
-                "binding threads",
+            new BackendInfo.FeatureInfo(Feature.THREAD_RANKS, true, "nothing", ""),
+            new BackendInfo.FeatureInfo(
+                Feature.PROCESS_RANKS, libc, "native access on Linux", restriction),
+            new BackendInfo.FeatureInfo(
+                Feature.BOUND_THREADS,
                 Affinity.bindable() > 0,
                 "native access on Linux",
                 Affinity.bindable() > 0 ? "" : restriction),
-            new BackendInfo.Feature(
-                "reductions on the Vector API",
+            new BackendInfo.FeatureInfo(
+                Feature.VECTOR_REDUCTIONS,
                 vector,
                 "--add-modules jdk.incubator.vector",
                 vector ? "" : "they use " + kernels)),

@@ -394,10 +394,10 @@ class CudaVirtualMemoryTest {
   @Test
   void supportIsExplained() {
     for (MemoryFeature feature : MemoryFeature.values()) {
-      BackendInfo.Feature found = device.support(feature);
+      BackendInfo.FeatureInfo found = device.support(feature);
       assertEquals(feature != MemoryFeature.FABRIC_HANDLES, found.isPresent(), found::toString);
       assertEquals(found.isPresent(), found.reason().isEmpty());
-      BackendInfo.Feature onHost = Device.get(Backend.HOST, 0).support(feature);
+      BackendInfo.FeatureInfo onHost = Device.get(Backend.HOST, 0).support(feature);
       assertFalse(onHost.isPresent());
       assertFalse(onHost.reason().isEmpty());
     }

@@ -7,9 +7,10 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.Fact;
-import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.Diagnosis.Status;
+import io.nccl4j.Feature;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.SharedMemorySegment.Use;
 import io.nccl4j.internal.machine.MachineFiles;
@@ -158,8 +159,8 @@ class ChecksTest {
         List.of(),
         usable ? List.of(device, device) : List.of(),
         List.of(
-            new Feature("cuMem virtual memory", false, "a driver", "the device says no"),
-            new Feature("multicast (NVLS)", false, "NVSwitch", "no device has it")),
+            new FeatureInfo(Feature.VIRTUAL_MEMORY, false, "a driver", "the device says no"),
+            new FeatureInfo(Feature.MULTICAST, false, "NVSwitch", "no device has it")),
         List.of(new Fact("P2P", p2p)));
   }
 

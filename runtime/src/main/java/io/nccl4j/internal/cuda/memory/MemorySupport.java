@@ -1,6 +1,6 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.BackendInfo.Feature;
+import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryFeature;
@@ -28,7 +28,7 @@ public final class MemorySupport {
   }
 
   /** Whether a device has it, and why not. */
-  public static Feature of(Gpu gpu, @Nullable MemoryFeature feature) {
+  public static FeatureInfo of(Gpu gpu, @Nullable MemoryFeature feature) {
     if (feature == null) {
       throw new InvalidArgumentException("the feature is null", "pass a MemoryFeature");
     }
@@ -38,7 +38,7 @@ public final class MemorySupport {
             feature != MemoryFeature.MULTICAST || GpuLibrary.CUDA.has(MULTICAST_CALL),
             Gpu.attribute(gpu.handle(), attribute(feature)),
             CudaLibraries.deviceCount());
-    return new Feature(feature.label(), reason.isEmpty(), feature.needs(), reason);
+    return new FeatureInfo(feature.feature(), reason.isEmpty(), feature.needs(), reason);
   }
 
   /**
@@ -65,10 +65,10 @@ public final class MemorySupport {
    * @throws InvalidUsageException that says why not
    */
   static void require(Gpu gpu, MemoryFeature feature) {
-    Feature found = of(gpu, feature);
+    FeatureInfo found = of(gpu, feature);
     if (!found.isPresent()) {
       throw new InvalidUsageException(
-          gpu + " has no " + found.name() + ": " + found.reason(), "it needs " + found.needs());
+          gpu + " has no " + feature.label() + ": " + found.reason(), "it needs " + found.needs());
     }
   }
 }

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.cuda.nccl;
 
+import io.nccl4j.Feature;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.internal.cuda.driver.CudaLibraries;
 
@@ -8,60 +9,40 @@ import io.nccl4j.internal.cuda.driver.CudaLibraries;
  * without one, if the version is new enough.
  */
 public enum Features {
-  /** Text of the last error. */
-  LAST_ERROR("text of errors", 21300, "ncclGetLastError"),
-  /** Dividing a communicator. */
-  SPLIT("split", 21801, "ncclCommSplit"),
-  /** Memory that NCCL can register. */
-  MEMORY("memory for zero-copy", 21901, "ncclMemAlloc"),
-  /** Registering a user's memory. */
-  REGISTER("registered buffers", 21901, "ncclCommRegister"),
-  /** Several unique ids for one communicator. */
-  SCALABLE_INIT("scalable initialisation", 22304, "ncclCommInitRankScalable"),
-  /** 8-bit floats. */
-  FLOAT8("8-bit floats", 22403, ""),
-  /** Windows, and symmetric memory behind them. */
-  WINDOWS("windows, symmetric memory", 22703, "ncclCommWindowRegister"),
-  /** Going on without some ranks. */
-  SHRINK("shrink", 22703, "ncclCommShrink"),
-  /** All-to-all as one call. */
-  ALL_TO_ALL("all-to-all in one call", 22803, "ncclAlltoAll"),
-  /** Gather as one call. */
-  GATHER("gather in one call", 22803, "ncclGather"),
-  /** Scatter as one call. */
-  SCATTER("scatter in one call", 22803, "ncclScatter"),
-  /** Ending all operations of a communicator without destroying it. */
-  REVOKE("revoke", 22807, "ncclCommRevoke"),
-  /** Going on with more ranks. */
-  GROW("grow", 22902, "ncclCommGrow"),
-  /** Writing into a peer's window. */
-  ONE_SIDED("one-sided put and signal", 22902, "ncclPutSignal"),
-  /** What a communicator is made of. */
-  PROPERTIES("communicator properties", 22902, "ncclCommQueryProperties"),
-  /** Giving a communicator's memory back for a while. */
-  SUSPEND("suspend and resume", 22907, "ncclCommSuspend"),
-  /** How much memory a communicator takes. */
-  MEMORY_STATISTICS("memory statistics", 22907, "ncclCommMemStats"),
-  /** Several ranks on one GPU. */
-  SHARED_GPU("several ranks on one GPU", 23003, ""),
-  /** Estimates of groups. */
-  SIMULATE("simulating a group", 22200, "ncclGroupSimulateEnd"),
-  /** NCCL's settings by name. */
-  PARAMETERS("parameters by name", 23004, "ncclParamGetParameter");
+  LAST_ERROR(Feature.LAST_ERROR, 21300, "ncclGetLastError"),
+  SPLIT(Feature.SPLIT, 21801, "ncclCommSplit"),
+  MEMORY(Feature.MEMORY, 21901, "ncclMemAlloc"),
+  REGISTER(Feature.REGISTER, 21901, "ncclCommRegister"),
+  SCALABLE_INIT(Feature.SCALABLE_INIT, 22304, "ncclCommInitRankScalable"),
+  FLOAT8(Feature.FLOAT8, 22403, ""),
+  WINDOWS(Feature.WINDOWS, 22703, "ncclCommWindowRegister"),
+  SHRINK(Feature.SHRINK, 22703, "ncclCommShrink"),
+  ALL_TO_ALL(Feature.ALL_TO_ALL, 22803, "ncclAlltoAll"),
+  GATHER(Feature.GATHER, 22803, "ncclGather"),
+  SCATTER(Feature.SCATTER, 22803, "ncclScatter"),
+  REVOKE(Feature.REVOKE, 22807, "ncclCommRevoke"),
+  GROW(Feature.GROW, 22902, "ncclCommGrow"),
+  ONE_SIDED(Feature.ONE_SIDED, 22902, "ncclPutSignal"),
+  PROPERTIES(Feature.PROPERTIES, 22902, "ncclCommQueryProperties"),
+  SUSPEND(Feature.SUSPEND, 22907, "ncclCommSuspend"),
+  MEMORY_STATISTICS(Feature.MEMORY_STATISTICS, 22907, "ncclCommMemStats"),
+  SHARED_GPU(Feature.SHARED_GPU, 23003, ""),
+  SIMULATE(Feature.SIMULATE, 22200, "ncclGroupSimulateEnd"),
+  PARAMETERS(Feature.PARAMETERS, 23004, "ncclParamGetParameter");
 
-  private final String label;
+  private final Feature feature;
   private final int version;
   private final String symbol;
 
-  Features(String label, int version, String symbol) {
-    this.label = label;
+  Features(Feature feature, int version, String symbol) {
+    this.feature = feature;
     this.version = version;
     this.symbol = symbol;
   }
 
-  /** What it is, for people. */
-  public String label() {
-    return label;
+  /** What it is. */
+  public Feature feature() {
+    return feature;
   }
 
   /** What it needs, for people. */
@@ -87,7 +68,8 @@ public enum Features {
     int loaded = CudaLibraries.ncclVersion();
     if (loaded < version || !isPresent()) {
       throw new InvalidUsageException(
-          "NCCL " + CudaLibraries.versionText(loaded) + " has no " + label, "install " + needs());
+          "NCCL " + CudaLibraries.versionText(loaded) + " has no " + feature.label(),
+          "install " + needs());
     }
   }
 }

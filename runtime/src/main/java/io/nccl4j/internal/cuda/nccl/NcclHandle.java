@@ -38,7 +38,7 @@ public final class NcclHandle {
   private volatile boolean busy;
 
   /** Owns {@code handle} from now on. */
-  NcclHandle(MemorySegment handle, String name, Duration closeTimeout) {
+  public NcclHandle(MemorySegment handle, String name, Duration closeTimeout) {
     this.handle = handle;
     this.name = name;
     this.closeTimeout = closeTimeout;

@@ -8,90 +8,46 @@ import io.nccl4j.internal.schedule.WorkFifo;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
-/** One rank of a communicator: who it is, NCCL's handle, and what it has called. */
-public final class NcclRank {
-  private final String name;
-  private final int rank;
-  private final int nranks;
-  private final CommunicatorConfig config;
-  private final DeviceMemory memory;
-  private final NcclHandle handle;
-  private final NcclReductions reductions;
-  private final MemorySegment barrierFlag;
-  private final WorkFifo<? extends Work> fifo;
-  private final CudaLedger ledger;
-
-  /**
-   * A rank over a handle that is ready; it owns it.
-   *
-   * @param name the communicator's
-   * @param barrierFlag four bytes of the device that barriers reduce
-   */
-  public NcclRank(
+/**
+ * One rank of a communicator: who it is, NCCL's handle, and what it has called.
+ *
+ * @param name the communicator's
+ * @param memory its device's
+ * @param reductions made for what is being launched
+ * @param barrierFlag four bytes of the device that barriers reduce
+ */
+public record NcclRank(
+    String name,
+    int rank,
+    int nranks,
+    CommunicatorConfig config,
+    DeviceMemory memory,
+    NcclHandle handle,
+    NcclReductions reductions,
+    MemorySegment barrierFlag,
+    WorkFifo<? extends Work> fifo,
+    CudaLedger ledger) {
+  /** A rank that has called nothing yet. */
+  public static NcclRank of(
       String name,
       int rank,
       int nranks,
       CommunicatorConfig config,
       DeviceMemory memory,
-      MemorySegment handle,
+      NcclHandle handle,
       MemorySegment barrierFlag,
       WorkFifo<? extends Work> fifo) {
-    this.name = name;
-    this.rank = rank;
-    this.nranks = nranks;
-    this.config = config;
-    this.memory = memory;
-    this.handle = new NcclHandle(handle, name, config.closeTimeout());
-    this.reductions = new NcclReductions(this.handle);
-    this.barrierFlag = barrierFlag;
-    this.fifo = fifo;
-    this.ledger = new CudaLedger(nranks);
-  }
-
-  /** The communicator's name. */
-  public String name() {
-    return name;
-  }
-
-  int rank() {
-    return rank;
-  }
-
-  int nranks() {
-    return nranks;
-  }
-
-  /** The communicator's configuration. */
-  public CommunicatorConfig config() {
-    return config;
-  }
-
-  /** Its device's memory. */
-  public DeviceMemory memory() {
-    return memory;
-  }
-
-  /** NCCL's handle. */
-  public NcclHandle handle() {
-    return handle;
-  }
-
-  /** Reductions made for what is being launched. */
-  public NcclReductions reductions() {
-    return reductions;
-  }
-
-  MemorySegment barrierFlag() {
-    return barrierFlag;
-  }
-
-  WorkFifo<? extends Work> fifo() {
-    return fifo;
-  }
-
-  /** What it has called. */
-  public CudaLedger ledger() {
-    return ledger;
+    return new NcclRank(
+        name,
+        rank,
+        nranks,
+        config,
+        memory,
+        handle,
+        new NcclReductions(handle),
+        barrierFlag,
+        fifo,
+        new CudaLedger(nranks));
   }
 
   /** How messages name one of its works. */

@@ -78,11 +78,11 @@ public final class Team {
   /** A rank was closed: those that need more of it fail. */
   public synchronized void left(NcclRank rank) {
     for (Member member : ranks) {
-      if (member.self == rank) {
+      if (member.rank() == rank.rank()) {
         departed = with(departed, member);
       }
     }
-    ranks = ranks.stream().filter(member -> member.self != rank).toList();
+    ranks = ranks.stream().filter(member -> member.rank() != rank.rank()).toList();
   }
 
   private static List<Member> with(List<Member> ranks, Member another) {
@@ -103,7 +103,7 @@ public final class Team {
   void failed(NcclRank failed, NcclException cause) {
     gaveUp(failed.rank(), failed.name(), cause);
     for (Member other : ranks) {
-      if (other.self != failed) {
+      if (other.rank() != failed.rank()) {
         other.health.fail(relayed(failed.rank(), failed.name(), cause));
       }
     }
@@ -181,7 +181,7 @@ public final class Team {
   /** The ranks here that have not called what {@code work} waits for. */
   List<Integer> absentRanks(NcclRank waiting, long seq) {
     return ranks.stream()
-        .filter(other -> other.self != waiting && other.ledger.collectives() < seq)
+        .filter(other -> other.rank() != waiting.rank() && other.ledger.collectives() < seq)
         .map(Member::rank)
         .toList();
   }
@@ -191,7 +191,7 @@ public final class Team {
     StringBuilder text = new StringBuilder();
     for (Member other : ranks) {
       long last = other.ledger.collectives();
-      if (other.self != waiting && last < seq) {
+      if (other.rank() != waiting.rank() && last < seq) {
         text.append(text.isEmpty() ? "" : ", ").append("rank ").append(other.rank());
         text.append(" (its last collective is ").append(last == 0 ? "none" : "#" + last);
         text.append(last == 0 ? "" : ": " + other.ledger.describe(last)).append(')');
@@ -292,7 +292,7 @@ public final class Team {
   private static @Nullable MismatchException collectives(
       NcclRank one, Member other, long first, long last) {
     for (long seq = first; seq <= last; seq++) {
-      if (other.self != one && !one.ledger().agrees(other.ledger, seq)) {
+      if (other.rank() != one.rank() && !one.ledger().agrees(other.ledger, seq)) {
         return difference(one, other.self, seq);
       }
     }
@@ -301,7 +301,7 @@ public final class Team {
 
   private static @Nullable MismatchException pairs(NcclRank one, NcclRank other) {
     MismatchException e = direction(one, other);
-    return e != null || one == other ? e : direction(other, one);
+    return e != null || one.rank() == other.rank() ? e : direction(other, one);
   }
 
   private static @Nullable MismatchException direction(NcclRank from, NcclRank to) {
