@@ -55,7 +55,8 @@ final class CudaBacklog {
   private void pollStreams() {
     for (int i = 0; i < fifo.capacity(); i++) {
       CudaWork work = fifo.at(i);
-      if (work.isInUse() && work.stream instanceof CudaStream stream && !stream.isCapturing()) {
+      CudaStream stream = work.isInUse() ? work.cudaStream() : null;
+      if (stream != null && stream.capture() == null) {
         stream.queue().poll();
       }
     }
@@ -90,7 +91,8 @@ final class CudaBacklog {
     try {
       while (!fifo.hasRoom()) {
         CudaWork oldest = fifo.oldest();
-        if (oldest.stream instanceof CudaStream stream) {
+        CudaStream stream = oldest.cudaStream();
+        if (stream != null) {
           stream.awaitLaunches();
           stream.waits().awaitHead();
         }
@@ -122,10 +124,8 @@ final class CudaBacklog {
     long timeout = closeTimeout.toNanos();
     while (isUnfinished()) {
       CudaWork oldest = fifo.oldestInUse();
-      if (oldest != null
-          && oldest.stream instanceof CudaStream stream
-          && stream.queue().poll()
-          && oldest.isInUse()) {
+      CudaStream stream = oldest == null ? null : oldest.cudaStream();
+      if (oldest != null && stream != null && stream.queue().poll() && oldest.isInUse()) {
         throw new InvalidUsageException(
             "communicator " + name + " has operations in an open group",
             "launch or close the group first");

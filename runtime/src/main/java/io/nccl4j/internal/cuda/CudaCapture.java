@@ -1,12 +1,13 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.Communicator;
-import io.nccl4j.Graph;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
-import io.nccl4j.internal.schedule.CaptureNodes;
+import io.nccl4j.internal.schedule.Capture;
+import io.nccl4j.internal.schedule.GraphNode;
+import io.nccl4j.internal.schedule.ScheduledGraph;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -14,65 +15,38 @@ import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
-import org.jspecify.annotations.Nullable;
 
 /**
  * A capture under way. CUDA captures the work itself; here it is noted what was captured, for
  * messages, updates and checks. Used by one thread at a time, as its streams are, but for {@link
  * #communicatorEnds}.
  */
-final class CudaCapture implements CudaHolders.Holder {
+final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder {
   private final CudaStream origin;
-  private final CaptureNodes<CudaStream, CudaNode> nodes;
   private final Set<CudaCommunicator> communicators = new LinkedHashSet<>();
   private final List<Runnable> afterwards = new ArrayList<>();
   private boolean over;
   private boolean givenUp;
 
   CudaCapture(CudaStream origin) {
+    super(origin);
     this.origin = origin;
-    this.nodes = new CaptureNodes<>(origin, CudaNode::after);
   }
 
-  boolean hasEnded() {
-    return nodes.hasEnded();
-  }
-
-  /** Numbers works in the order of their calls. */
-  int nextOrder() {
-    return nodes.nextOrder();
-  }
-
-  void addPlan(CudaStream stream, CudaWork first) {
-    List<CudaWork> plan = new ArrayList<>();
-    for (CudaWork work = first; work != null; work = (CudaWork) work.next) {
-      plan.add(work);
+  /** Notes that it holds works of these communicators, which end it when they end. */
+  void hold(CudaWork plan) {
+    for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
       if (communicators.add(work.communicator)) {
         work.communicator.holders().add(this);
       }
     }
-    nodes.add(stream, CudaNode.plan(plan, frontier(stream)));
-  }
-
-  void addTransfer(CudaStream stream, int kind, Object target, @Nullable Object source) {
-    nodes.add(stream, CudaNode.transfer(kind, target, source, frontier(stream)));
-  }
-
-  /** The nodes after which the stream's next one comes. */
-  int[] frontier(CudaStream stream) {
-    return nodes.frontier(stream);
-  }
-
-  /** Makes the stream's next node come after these nodes, too; the stream may join by that. */
-  void join(CudaStream stream, int[] after) {
-    nodes.join(stream, after);
   }
 
   /** Ends the capture for all its streams. */
-  Graph end(CudaStream stream) {
-    nodes.requireOrigin(stream);
+  ScheduledGraph<CudaWork> end(CudaStream stream) {
+    requireOrigin(stream);
     MemorySegment graph = endNative();
-    leaveAll();
+    endForAll();
     // What an abort has not given up yet, a thread of its own is about to.
     if (givenUp || communicators.stream().anyMatch(CudaCapture::isLost)) {
       destroy(graph);
@@ -82,7 +56,10 @@ final class CudaCapture implements CudaHolders.Holder {
           "capture with communicators that stay open");
     }
     try {
-      CudaGraph captured = CudaGraph.of((CudaDevice) origin.device(), graph, nodes.joinedNodes());
+      CudaDevice device = (CudaDevice) origin.device();
+      List<GraphNode<CudaWork>> nodes = joinedNodes();
+      ScheduledGraph<CudaWork> captured =
+          new ScheduledGraph<>(device, nodes, CudaGraph.of(device, graph, nodes));
       release();
       return captured;
     } catch (InvalidUsageException e) {
@@ -99,20 +76,19 @@ final class CudaCapture implements CudaHolders.Holder {
    * @param destroy what ends the CUDA stream
    */
   void drop(CudaStream stream, Runnable destroy) {
-    if (!nodes.drop(stream)) {
-      stream.leaveCapture();
+    if (!beganOn(stream)) {
+      drop(stream);
       afterwards.add(destroy);
       return;
     }
     destroy(endNative());
-    leaveAll();
+    endForAll();
     release();
     destroy.run();
   }
 
-  private void leaveAll() {
-    nodes.end();
-    nodes.streams().forEach(CudaStream::leaveCapture);
+  private void endForAll() {
+    end();
     afterwards.forEach(Runnable::run);
     afterwards.clear();
   }

@@ -42,7 +42,6 @@ import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
-import io.nccl4j.internal.spi.EngineStream;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
@@ -181,11 +180,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   }
 
   // ---- submitting
-
-  @Override
-  protected @Nullable EngineStream<CudaWork> engineStream(Stream stream) {
-    return stream instanceof CudaStream own ? own : null;
-  }
 
   @Override
   protected boolean isOwn(DeviceBuffer buffer) {

@@ -25,6 +25,7 @@ import io.nccl4j.internal.cuda.memory.MemorySupport;
 import io.nccl4j.internal.cuda.module.PtxModule;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.memory.DeviceBudget;
+import io.nccl4j.internal.schedule.ScheduledEvent;
 import io.nccl4j.internal.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
@@ -152,7 +153,7 @@ final class CudaDevice implements GpuDevice {
 
   @Override
   public Event newEvent() {
-    return new CudaEvent(this);
+    return new ScheduledEvent(this, new CudaEvent(this));
   }
 
   @Override

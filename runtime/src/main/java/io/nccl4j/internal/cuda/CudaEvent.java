@@ -1,13 +1,11 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.Device;
-import io.nccl4j.Event;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -25,7 +23,7 @@ import org.jspecify.annotations.Nullable;
  * for one that is not, and what that one's stream still runs would be given back.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-final class CudaEvent implements Event {
+final class CudaEvent implements EventEngine {
   /** A record: {@code position} entries of {@code stream} lie before it. */
   final class Place {
     private final MemorySegment recorded;
@@ -87,8 +85,6 @@ final class CudaEvent implements Event {
   private MemorySegment handle;
 
   private @Nullable Place last;
-  private volatile @Nullable CudaCapture capture;
-  private int[] capturedAfter = {};
   private volatile boolean closed;
 
   CudaEvent(CudaDevice device) {
@@ -103,15 +99,6 @@ final class CudaEvent implements Event {
       Driver.check(Cuda.cuEventCreate(out, 0), "cuEventCreate");
       return out.get(ValueLayout.ADDRESS, 0);
     }
-  }
-
-  static CudaEvent require(@Nullable Event event) {
-    if (!(event instanceof CudaEvent own)) {
-      throw new InvalidArgumentException(
-          "the event is " + (event == null ? "null" : "not of a cuda device"),
-          "pass an event of this stream's backend");
-    }
-    return own;
   }
 
   synchronized MemorySegment handle() {
@@ -132,18 +119,9 @@ final class CudaEvent implements Event {
     return place;
   }
 
-  @Nullable CudaCapture capture() {
-    return capture;
-  }
-
-  int[] capturedAfter() {
-    return capturedAfter;
-  }
-
   /** Records it in a stream, behind {@code at} entries. */
   synchronized void recordOn(CudaStream on, ToIntFunction<MemorySegment> call, long at) {
     record(call);
-    capture = null;
     Place place = last;
     if (place == null || place.isPast || place.waiting > 0) {
       last = new Place(handle, on, at);
@@ -154,11 +132,9 @@ final class CudaEvent implements Event {
     }
   }
 
-  /** Records it in a capture, after these nodes, and not in a stream. */
-  synchronized void recordIn(CudaCapture in, ToIntFunction<MemorySegment> call, int[] after) {
+  /** Records it in a capture, and not in a stream. */
+  synchronized void recordInCapture(ToIntFunction<MemorySegment> call) {
     record(call);
-    capturedAfter = after;
-    capture = in;
   }
 
   private void record(ToIntFunction<MemorySegment> call) {
@@ -197,42 +173,26 @@ final class CudaEvent implements Event {
     waiting.queue().add(place.stream.queue(), place.position);
   }
 
-  void requireOpen() {
+  private void requireOpen() {
     if (closed) {
       throw new InvalidUsageException(
           "the event is closed", "create a new one with device.newEvent()");
     }
   }
 
-  private void requireNotCaptured(String call) {
-    if (capture != null) {
-      throw new InvalidUsageException(
-          call + ": the event was last recorded in a capture, which runs nothing",
-          "record it outside a capture");
-    }
+  @Override
+  public boolean isRecorded() {
+    return last() != null;
   }
 
   @Override
-  public Device device() {
-    return device;
-  }
-
-  @Override
-  public boolean isComplete() {
-    requireOpen();
-    requireNotCaptured("isComplete");
-    return isReached();
-  }
-
-  private boolean isReached() {
+  public boolean isDone() {
     Place place = last();
     return place == null || place.isReached();
   }
 
   @Override
   public void synchronize() {
-    requireOpen();
-    requireNotCaptured("synchronize");
     Place place = awaited();
     if (place == null) {
       return;
@@ -250,37 +210,18 @@ final class CudaEvent implements Event {
   }
 
   @Override
-  public Duration elapsedSince(Event start) {
-    requireOpen();
-    if (!(start instanceof CudaEvent begin)) {
-      throw new InvalidArgumentException(
-          "the start event is " + (start == null ? "null" : "not of a cuda device"),
-          "pass an event of this backend");
-    }
-    requireRecorded(begin, "start");
-    requireRecorded(this, "end");
+  public Duration elapsedSince(EventEngine start) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.JAVA_FLOAT);
-      Driver.check(Cuda.cuEventElapsedTime(out, begin.handle(), handle()), "cuEventElapsedTime");
+      Driver.check(
+          Cuda.cuEventElapsedTime(out, ((CudaEvent) start).handle(), handle()),
+          "cuEventElapsedTime");
       return Duration.ofNanos((long) (out.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
-    }
-  }
-
-  private static void requireRecorded(CudaEvent event, String name) {
-    event.requireOpen();
-    event.requireNotCaptured("elapsedSince");
-    Place place = event.last();
-    if (place == null || !place.isReached()) {
-      throw new InvalidUsageException(
-          "the " + name + " event " + (place == null ? "was never recorded" : "is not complete"),
-          "record it and synchronize first");
     }
   }
 
   @Override
   public CompletableFuture<Void> toFuture() {
-    requireOpen();
-    requireNotCaptured("toFuture");
     Place place = awaited();
     return place == null ? CompletableFuture.completedFuture(null) : EventPoller.futureOf(place);
   }
@@ -288,9 +229,6 @@ final class CudaEvent implements Event {
   @Override
   public void close() {
     synchronized (this) {
-      if (closed) {
-        return;
-      }
       closed = true;
       if (leaveToWaiting()) {
         return;

@@ -2,18 +2,16 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.ExecutableGraph;
-import io.nccl4j.Graph;
 import io.nccl4j.InterruptedWaitException;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
-import io.nccl4j.Stream;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
-import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.internal.schedule.CapturedGraph;
+import io.nccl4j.internal.schedule.GraphEngine;
+import io.nccl4j.internal.schedule.GraphNode;
+import io.nccl4j.internal.schedule.StreamEngine;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -27,30 +25,29 @@ import org.jspecify.annotations.Nullable;
  * since NCCL destroys no communicator that a graph holds.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
-  private final CudaDevice device;
-  private List<CudaNode> nodes;
-  private List<CudaCommunicator> communicators;
-  private List<CudaNode.Call> operations;
+final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Holder {
+  private List<GraphNode<CudaWork>> nodes;
+  private final List<CudaCommunicator> communicators;
+
+  /** In the order of their calls, whatever their streams. */
+  private List<CudaWork> works;
+
   private MemorySegment handle;
   private long launched;
   private volatile long passed;
   private volatile @Nullable CudaStream lastStream;
-  private volatile boolean closed;
   private volatile boolean lost;
 
-  private CudaExecutableGraph(CudaDevice device, MemorySegment handle, List<CudaNode> nodes) {
-    this.device = device;
+  private CudaExecutableGraph(MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
     this.handle = handle;
     this.nodes = nodes;
     this.communicators = communicatorsOf(nodes);
-    this.operations = inOrder(nodes);
+    this.works = inOrder(nodes);
   }
 
   static CudaExecutableGraph of(CudaGraph graph) {
     CudaExecutableGraph made =
-        new CudaExecutableGraph(
-            graph.device(), instantiate(graph.device(), graph.handle()), graph.nodes());
+        new CudaExecutableGraph(instantiate(graph.device(), graph.handle()), graph.nodes());
     made.communicators.forEach(communicator -> communicator.holders().add(made));
     return made;
   }
@@ -64,76 +61,43 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
     }
   }
 
-  static List<CudaCommunicator> communicatorsOf(List<CudaNode> nodes) {
+  static List<CudaCommunicator> communicatorsOf(List<GraphNode<CudaWork>> nodes) {
     return nodes.stream()
-        .flatMap(node -> node.operations().stream())
-        .map(CudaNode.Call::communicator)
+        .flatMap(node -> node.works().stream())
+        .map(CudaWork::owner)
         .distinct()
         .toList();
   }
 
-  /** As they were called, whatever their streams. */
-  private static List<CudaNode.Call> inOrder(List<CudaNode> nodes) {
+  private static List<CudaWork> inOrder(List<GraphNode<CudaWork>> nodes) {
     return nodes.stream()
-        .flatMap(node -> node.operations().stream())
-        .sorted(Comparator.comparingInt(CudaNode.Call::order))
+        .flatMap(node -> node.works().stream())
+        .sorted(Comparator.comparingInt(work -> work.order))
         .toList();
   }
 
   @Override
-  public synchronized void launch(Stream stream) {
-    if (!(stream instanceof CudaStream own)) {
-      throw new InvalidArgumentException(
-          "launch: the stream is " + (stream == null ? "null" : "not of a cuda device"),
-          "pass a cuda stream");
-    }
-    requireOpen();
-    if (own.device() != device) {
-      throw new InvalidArgumentException(
-          "launch: the stream is on " + own.device() + ", the graph was captured on " + device,
-          "launch it on a stream of the device where the capture began");
-    }
-    if (own.isCapturing()) {
-      throw new InvalidUsageException(
-          "launch: the stream is being captured", "graphs cannot be captured in graphs");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "launch: a group is open on this thread, and a graph cannot wait for its launch",
-          "launch or close the group first");
-    }
+  public void requireUsable() {
     if (lost) {
       communicators.forEach(CudaCommunicator::requireReady);
     }
+  }
+
+  @Override
+  public synchronized void launch(StreamEngine<CudaWork> stream) {
+    requireUsable();
+    CudaStream own = (CudaStream) stream;
+    Driver.check(own.launch(handle), "cuGraphLaunch");
     // By number, not by iterator: a launch allocates nothing.
-    for (int i = 0; i < nodes.size(); i++) {
-      if (nodes.get(i).usesClosed()) {
-        throw new InvalidUsageException(
-            "launch: a buffer in the graph is closed, or the module of a kernel",
-            "keep buffers and modules open until the executable graph is closed");
-      }
+    for (int i = 0; i < communicators.size(); i++) {
+      communicators.get(i).holders().graphStarted();
     }
-    own.awaitRoom();
-    int entered = 0;
-    try {
-      for (; entered < communicators.size(); entered++) {
-        communicators.get(entered).enterForLaunch();
-      }
-      Driver.check(own.launch(handle), "cuGraphLaunch");
-      for (int i = 0; i < communicators.size(); i++) {
-        communicators.get(i).holders().graphStarted();
-      }
-      for (int i = 0; i < operations.size(); i++) {
-        operations.get(i).note();
-      }
-      launched++;
-      lastStream = own;
-      own.queue().add(this);
-    } finally {
-      for (int i = 0; i < entered; i++) {
-        communicators.get(i).leave();
-      }
+    for (int i = 0; i < works.size(); i++) {
+      works.get(i).note();
     }
+    launched++;
+    lastStream = own;
+    own.queue().add(this);
   }
 
   // ---- for the stream
@@ -171,14 +135,16 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   }
 
   boolean uses(Object buffer) {
-    return nodes.stream().anyMatch(node -> node.uses(buffer));
+    return nodes.stream()
+        .flatMap(node -> node.resources().stream())
+        .anyMatch(resource -> resource.isPartOf(buffer));
   }
 
   /** Learns whether the last launch has run. */
   @Override
   public void poll() {
     CudaStream stream = lastStream;
-    if (stream != null && passed != launched && !stream.isCapturing() && !stream.isClosed()) {
+    if (stream != null && passed != launched && stream.capture() == null && !stream.isClosed()) {
       stream.queue().poll();
     }
   }
@@ -186,36 +152,14 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
   // ---- changing
 
   @Override
-  public synchronized void update(Graph graph) {
-    if (!(graph instanceof CudaGraph other)) {
-      throw new InvalidArgumentException(
-          "update: the graph is " + (graph == null ? "null" : "not of a cuda device"),
-          "pass a graph of this backend");
-    }
-    requireOpen();
-    if (lost) {
-      communicators.forEach(CudaCommunicator::requireReady);
-    }
-    List<CudaNode> captured = other.nodes();
-    if (captured.size() != nodes.size()) {
-      throw new InvalidArgumentException(
-          "update: the new graph has " + captured.size() + " nodes, this one " + nodes.size(),
-          "capture the same operations, or instantiate the new graph");
-    }
-    for (int i = 0; i < captured.size(); i++) {
-      String difference = captured.get(i).differenceFrom(nodes.get(i));
-      if (difference != null) {
-        throw new InvalidArgumentException(
-            "update: node " + i + " differs: " + difference,
-            "capture the same operations, or instantiate the new graph");
-      }
-    }
+  public synchronized void replace(CapturedGraph<CudaWork> captured) {
+    CudaGraph other = (CudaGraph) captured;
     boolean ignored = awaitIdle(Long.MAX_VALUE);
     // Not CUDA's update in place: the new plans of NCCL belong to the new graph.
     MemorySegment replaced = handle;
     handle = instantiate(other.device(), other.handle());
-    nodes = captured;
-    operations = inOrder(captured);
+    nodes = other.nodes();
+    works = inOrder(nodes);
     Driver.check(Cuda.cuGraphExecDestroy(replaced), "cuGraphExecDestroy");
   }
 
@@ -245,9 +189,6 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
 
   @Override
   public void close() {
-    if (closed) {
-      return;
-    }
     try {
       long timeout =
           communicators.stream()
@@ -268,7 +209,6 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
       giveUp(Objects.requireNonNull(lastStream));
     }
     synchronized (this) {
-      closed = true;
       destroy();
     }
     communicators.forEach(communicator -> communicator.holders().remove(this));
@@ -283,13 +223,6 @@ final class CudaExecutableGraph implements ExecutableGraph, CudaHolders.Holder {
     communicators.forEach(communicator -> communicator.health().fail(reason));
     while (passed != launched) {
       stream.waits().awaitHeadUninterruptibly();
-    }
-  }
-
-  private void requireOpen() {
-    if (closed) {
-      throw new InvalidUsageException(
-          "the executable graph is closed", "instantiate the graph again");
     }
   }
 }

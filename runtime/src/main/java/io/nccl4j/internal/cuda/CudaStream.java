@@ -1,15 +1,13 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.Event;
-import io.nccl4j.Graph;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Marks;
@@ -17,9 +15,12 @@ import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.cuda.module.KernelStream;
 import io.nccl4j.internal.cuda.module.PtxKernel;
 import io.nccl4j.internal.cuda.nccl.CudaPending;
-import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.internal.schedule.Capture;
+import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.schedule.Padded;
-import io.nccl4j.internal.spi.EngineStream;
+import io.nccl4j.internal.schedule.ScheduledGraph;
+import io.nccl4j.internal.schedule.ScheduledStream;
+import io.nccl4j.internal.schedule.StreamEngine;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Comparator;
@@ -30,10 +31,9 @@ import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A CUDA stream: what may be put into it, and when. It owns the CUDA stream unless somebody else
- * made it, and the events of its marks.
+ * A CUDA stream. It owns the CUDA stream unless somebody else made it, and the events of its marks.
  */
-final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelStream {
+final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelStream {
   private static final int CAPTURE_RELAXED = 2;
 
   private final CudaDevice device;
@@ -43,8 +43,6 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
   private final StreamQueue queue;
   private final StreamWaits waits;
   private final StreamTransfers transfers;
-  private @Nullable CudaWork first;
-  private @Nullable CudaWork last;
   private @Nullable CudaLaunch launch;
 
   /** Begun and joined under the guard. */
@@ -64,7 +62,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
     this.transfers = new StreamTransfers(device, this, handle, queue);
   }
 
-  static CudaStream open(CudaDevice device) {
+  static ScheduledStream<CudaWork> open(CudaDevice device) {
     return open(device, () -> StreamHandle.create(device.gpu()));
   }
 
@@ -73,11 +71,11 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
    *
    * @throws InvalidArgumentException if it is not a stream of this device
    */
-  static CudaStream wrap(CudaDevice device, long handle) {
+  static ScheduledStream<CudaWork> wrap(CudaDevice device, long handle) {
     return open(device, () -> StreamHandle.wrap(device.gpu(), handle));
   }
 
-  private static CudaStream open(CudaDevice device, Supplier<StreamHandle> handle) {
+  private static ScheduledStream<CudaWork> open(CudaDevice device, Supplier<StreamHandle> handle) {
     Marks marks = new Marks(device.gpu());
     CudaStream stream;
     try {
@@ -87,7 +85,15 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
       throw e;
     }
     device.streams().add(stream);
-    return stream;
+    return new ScheduledStream<>(stream);
+  }
+
+  /** What carries a stream out; null if it is of another backend. */
+  static @Nullable CudaStream of(@Nullable Stream stream) {
+    return stream instanceof ScheduledStream<?> scheduled
+            && scheduled.engine() instanceof CudaStream own
+        ? own
+        : null;
   }
 
   @Override
@@ -112,7 +118,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
 
   @Override
   public void awaitRoom() {
-    requireUsable();
+    queue.throwIfFailed();
     launches.await();
     if (capture != null) {
       return;
@@ -122,25 +128,6 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
       waits.awaitPosition(queue.next() - StreamQueue.CAPACITY + 1, Long.MAX_VALUE);
       queue.throwIfFailed();
     }
-  }
-
-  @Override
-  public void append(CudaWork work) {
-    CudaCapture capturing = capture;
-    if (capturing != null) {
-      work.order = capturing.nextOrder();
-    }
-    if (first == null) {
-      first = work;
-    } else {
-      Objects.requireNonNull(last).next = work;
-    }
-    last = work;
-  }
-
-  @Override
-  public boolean hasAppended() {
-    return first != null;
   }
 
   @Override
@@ -158,10 +145,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
   }
 
   @Override
-  public void publish() {
-    CudaWork plan = Objects.requireNonNull(first);
-    first = null;
-    last = null;
+  public void put(CudaWork plan) {
     CudaLaunch group = launch;
     if (group != null) {
       group.add(this, plan);
@@ -186,6 +170,7 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
   void launched(CudaWork plan) {
     CudaCapture capturing = capture;
     if (capturing != null) {
+      capturing.hold(plan);
       capturing.addPlan(this, plan);
     } else {
       queue.add(plan);
@@ -237,74 +222,43 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
   // ---- events
 
   @Override
-  public void record(Event event) {
-    CudaEvent own = CudaEvent.require(event);
-    own.requireOpen();
-    requireUsable();
+  public void record(EventEngine event) {
+    CudaEvent own = (CudaEvent) event;
     launches.await();
     ToIntFunction<MemorySegment> call =
         recorded -> handle.call(() -> Cuda.cuEventRecord(recorded, handle.get()));
-    CudaCapture capturing = capture;
-    if (capturing != null) {
-      own.recordIn(capturing, call, capturing.frontier(this));
+    if (capture != null) {
+      own.recordInCapture(call);
     } else {
       own.recordOn(this, call, queue.next());
     }
   }
 
   @Override
-  public void waitFor(Event event) {
-    CudaEvent other = CudaEvent.require(event);
-    other.requireOpen();
-    CudaCapture of = other.capture();
-    if (capture != null || of != null) {
-      joinCapture(other, of);
-      return;
-    }
-    awaitRoom();
-    other.awaitBy(
-        this, recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
+  public void waitFor(EventEngine event) {
+    ((CudaEvent) event)
+        .awaitBy(
+            this, recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
   }
 
   // ---- captures
 
-  private void joinCapture(CudaEvent event, @Nullable CudaCapture of) {
-    if (of == null) {
-      throw new InvalidUsageException(
-          "waitFor: the stream is being captured, the event was recorded outside the capture",
-          "wait for it before beginCapture, or record it on a stream of the capture");
-    }
-    if (of.hasEnded()) {
-      throw new InvalidUsageException(
-          "waitFor: the event was recorded in a capture that has ended", "record it anew");
-    }
-    if (capture != null && capture != of) {
-      throw new InvalidUsageException(
-          "waitFor: the event belongs to another capture", "keep captures apart");
-    }
-    requireUsable();
+  @Override
+  public void joinCapture(Capture<CudaWork> joined, EventEngine event) {
     launches.await();
     queue.guard().enter();
     try {
-      Driver.check(Cuda.cuStreamWaitEvent(handle.get(), event.handle(), 0), "cuStreamWaitEvent");
-      capture = of;
+      Driver.check(
+          Cuda.cuStreamWaitEvent(handle.get(), ((CudaEvent) event).handle(), 0),
+          "cuStreamWaitEvent");
+      capture = (CudaCapture) joined;
     } finally {
       queue.guard().leave();
     }
-    of.join(this, event.capturedAfter());
   }
 
   @Override
   public void beginCapture() {
-    requireUsable();
-    if (capture != null) {
-      throw new InvalidUsageException(
-          "beginCapture: the stream is being captured", "end that capture first");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "beginCapture: a group is open on this thread", "launch or close it first");
-    }
     launches.await();
     if (handle.isDefault()) {
       throw new InvalidUsageException(
@@ -321,48 +275,25 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
   }
 
   @Override
-  public Graph endCapture() {
-    requireOpen();
-    CudaCapture ending = capture;
-    if (ending == null) {
-      throw new InvalidUsageException(
-          "endCapture: the stream is not being captured", "call beginCapture first");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "endCapture: a group is open on this thread", "launch or close it first");
-    }
+  public ScheduledGraph<CudaWork> endCapture() {
     launches.await();
-    return ending.end(this);
+    return Objects.requireNonNull(capture).end(this);
   }
 
   @Override
-  public boolean isCapturing() {
-    return capture != null;
-  }
-
-  @Nullable CudaCapture capture() {
+  public @Nullable CudaCapture capture() {
     return capture;
   }
 
-  void leaveCapture() {
+  @Override
+  public void leaveCapture() {
     capture = null;
-  }
-
-  private void refuseInCapture(String call) {
-    if (capture != null) {
-      throw new InvalidUsageException(
-          call + ": the stream is being captured, which runs nothing",
-          "end the capture, or use another stream");
-    }
   }
 
   // ---- waiting
 
   @Override
-  public boolean query() {
-    requireUsable();
-    refuseInCapture("query");
+  public boolean poll() {
     boolean done = queue.poll();
     if (!done) {
       queue.look();
@@ -372,32 +303,20 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
   }
 
   @Override
-  public void synchronize() {
-    requireOpen();
-    refuseInCapture("synchronize");
-    waits.awaitPosition(queue.next(), Long.MAX_VALUE);
+  public boolean await(long timeoutNanos) {
+    boolean done = waits.awaitPosition(queue.next(), timeoutNanos);
+    queue.throwIfFailed();
+    return done;
+  }
+
+  @Override
+  public void throwIfFailed() {
     queue.throwIfFailed();
   }
 
   @Override
-  public void synchronize(Duration timeout) {
-    if (timeout == null || timeout.isNegative()) {
-      throw new InvalidArgumentException(
-          "the timeout is " + timeout, "pass a duration of 0 or more");
-    }
-    requireOpen();
-    refuseInCapture("synchronize");
-    long nanos =
-        timeout.compareTo(Duration.ofNanos(Long.MAX_VALUE)) >= 0
-            ? Long.MAX_VALUE
-            : timeout.toNanos();
-    boolean done = waits.awaitPosition(queue.next(), nanos);
-    queue.throwIfFailed();
-    if (!done) {
-      throw new DeadlineException(
-          "not complete after " + timeout.toMillis() + " ms: " + queue.describeFirst(),
-          "the work stays queued: synchronize again, or abort its communicator");
-    }
+  public String describeFirst() {
+    return queue.describeFirst();
   }
 
   @Override
@@ -434,19 +353,6 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
     }
   }
 
-  @Override
-  public void requireUsable() {
-    requireOpen();
-    queue.throwIfFailed();
-  }
-
-  private void requireOpen() {
-    if (closed) {
-      throw new InvalidUsageException(
-          "the stream is closed", "create a new one with device.newStream()");
-    }
-  }
-
   /** What uses a buffer, in words; null if nothing does. Any thread. */
   @Nullable String userOf(Object buffer) {
     if (queue.isEmpty()) {
@@ -462,9 +368,6 @@ final class CudaStream extends Padded implements EngineStream<CudaWork>, KernelS
 
   @Override
   public void close() {
-    if (closed) {
-      return;
-    }
     CudaCapture capturing = capture;
     launches.finish(this::closeTimeout);
     closed = true;

@@ -1,15 +1,13 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.internal.schedule.Work;
+import org.jspecify.annotations.Nullable;
 
 /** An operation that NCCL carries out. */
 final class CudaWork extends Work {
   /** Set once, before the first use. */
   @SuppressWarnings("NullAway.Init")
   CudaCommunicator communicator;
-
-  /** For a graph's work: how many were called before it in the capture. */
-  int order;
 
   /** A work of a FIFO. */
   CudaWork() {
@@ -20,8 +18,18 @@ final class CudaWork extends Work {
     super(captured);
   }
 
-  /** How messages name it. */
-  String describe() {
-    return communicator.self().describe(this);
+  @Override
+  public CudaCommunicator owner() {
+    return communicator;
+  }
+
+  /** Notes one run of a graph's work. */
+  void note() {
+    communicator.ledger().note(code(), count, signedCount(communicator.nranks()));
+  }
+
+  /** The stream it was called on. */
+  @Nullable CudaStream cudaStream() {
+    return CudaStream.of(stream);
   }
 }

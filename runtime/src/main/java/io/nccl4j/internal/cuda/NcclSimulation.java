@@ -113,7 +113,7 @@ final class NcclSimulation {
     }
     for (int i = 0; i < works.size() && !NcclResults.isFailure(result); i++) {
       CudaWork work = works.get(i);
-      CudaStream stream = (CudaStream) Objects.requireNonNull(work.stream);
+      CudaStream stream = Objects.requireNonNull(work.cudaStream());
       result = NcclCalls.issue(work, work.communicator.self(), stream.handle());
     }
     int end = Nccl.ncclGroupSimulateEnd(info);

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import io.nccl4j.internal.cuda.module.PtxKernel;
+import io.nccl4j.internal.spi.Resource;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -17,10 +17,10 @@ final class Slot {
   @Nullable CudaExecutableGraph graph;
 
   /** Buffers of a copy or fill; the run of a kernel. */
-  @Nullable Object target;
+  @Nullable Resource target;
 
   /** See {@link #target}. */
-  @Nullable Object source;
+  @Nullable Resource source;
 
   /** For a wait: the stream that was waited for, up to {@link #otherPosition}. */
   @Nullable StreamQueue other;
@@ -53,26 +53,18 @@ final class Slot {
   }
 
   boolean uses(Object buffer) {
-    if (isPart(target, buffer) || isPart(source, buffer)) {
+    if (Resource.isPart(target, buffer) || Resource.isPart(source, buffer)) {
       return true;
     }
     if (graph != null && graph.uses(buffer)) {
       return true;
     }
     for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
-      if (CudaBuffer.isUsed(work, buffer)) {
+      if (work.uses(buffer)) {
         return true;
       }
     }
     return false;
-  }
-
-  /**
-   * Whether {@code part} is the buffer {@code whole} or a slice of it, or a run of a kernel that
-   * uses it or is of that module.
-   */
-  static boolean isPart(@Nullable Object part, Object whole) {
-    return CudaBuffer.isPart(part, whole) || part instanceof PtxKernel.Run run && run.uses(whole);
   }
 
   String describe() {

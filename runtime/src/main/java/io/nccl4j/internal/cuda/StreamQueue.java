@@ -8,6 +8,7 @@ import io.nccl4j.internal.cuda.driver.Marks;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
+import io.nccl4j.internal.spi.Resource;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -111,7 +112,7 @@ final class StreamQueue extends Padded {
   }
 
   /** A copy, a fill or a kernel, and what it uses. */
-  void add(Object target, @Nullable Object source) {
+  void add(Resource target, @Nullable Resource source) {
     Slot slot = slot(next);
     slot.target = target;
     slot.source = source;

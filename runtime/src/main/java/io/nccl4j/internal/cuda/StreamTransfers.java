@@ -10,8 +10,10 @@ import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import io.nccl4j.internal.cuda.memory.CudaPinnedBuffer;
 import io.nccl4j.internal.cuda.module.PtxKernel;
+import io.nccl4j.internal.spi.Resource;
 import io.nccl4j.internal.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.function.IntSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -68,10 +70,10 @@ final class StreamTransfers {
   }
 
   private void copy(
-      Object target, long room, Object source, long bytes, IntSupplier call, String name) {
+      Resource target, long room, Resource source, long bytes, IntSupplier call, String name) {
     TransferChecks.requireRoom(room, bytes);
     stream.awaitRoom();
-    enqueue(bytes == 0 ? null : call, name, target, source, CudaNode.COPY);
+    enqueue(bytes == 0 ? null : call, name, target, source, CudaTransfer.COPY);
   }
 
   void fill(DeviceBuffer target, byte value) {
@@ -84,16 +86,20 @@ final class StreamTransfers {
         "cuMemsetD8Async",
         to,
         null,
-        CudaNode.FILL);
+        CudaTransfer.FILL);
   }
 
   /** Launches a kernel; there is room for it. */
   void run(PtxKernel.Run kernel, IntSupplier launch) {
-    enqueue(launch, "cuLaunchKernel", kernel, null, CudaNode.KERNEL);
+    enqueue(launch, "cuLaunchKernel", kernel, null, CudaTransfer.KERNEL);
   }
 
   private void enqueue(
-      @Nullable IntSupplier call, String name, Object target, @Nullable Object source, int kind) {
+      @Nullable IntSupplier call,
+      String name,
+      Resource target,
+      @Nullable Resource source,
+      String kind) {
     if (call != null) {
       try (Gpu.Scope ignored = device.gpu().enter()) {
         Driver.check(call.getAsInt(), name);
@@ -101,7 +107,9 @@ final class StreamTransfers {
     }
     CudaCapture capturing = stream.capture();
     if (capturing != null) {
-      capturing.addTransfer(stream, kind, target, source);
+      capturing.addTransfer(
+          stream,
+          new CudaTransfer(kind, source == null ? List.of(target) : List.of(target, source)));
       return;
     }
     queue.add(target, source);

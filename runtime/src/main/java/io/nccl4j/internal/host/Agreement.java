@@ -14,6 +14,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -134,7 +135,7 @@ final class Agreement {
 
   /** Runs one operation to its end. If that fails here alone, it fails for all. */
   private void run(MemorySegment from, MemorySegment to, Call call) {
-    try (HostStream stream = HostStream.open((HostDevice) communicator.device());
+    try (Stream stream = communicator.device().newStream();
         DeviceBuffer in = communicator.device().wrap(from);
         DeviceBuffer out = communicator.device().wrap(to)) {
       try {
@@ -143,7 +144,8 @@ final class Agreement {
       } catch (InterruptedWaitException e) {
         // The other ranks wait for what comes next, and nobody could go on with it later.
         communicator.health().fail(Interrupts.asFailure(e));
-        Progress.driveUninterruptibly(stream, stream.position(), Long.MAX_VALUE);
+        HostStream own = Objects.requireNonNull(HostStream.of(stream));
+        Progress.driveUninterruptibly(own, own.position(), Long.MAX_VALUE);
         throw e;
       }
     } catch (NcclException e) {

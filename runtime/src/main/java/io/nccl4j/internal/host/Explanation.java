@@ -192,7 +192,8 @@ final class Explanation {
   DeadlineException noRoom(long timeoutNanos) {
     long next = communicator.issuedCollectives() + 1;
     HostWork oldest = communicator.fifo().oldest();
-    boolean queued = oldest.stream instanceof HostStream stream && stream.holds(oldest);
+    HostStream stream = oldest.hostStream();
+    boolean queued = stream != null && stream.holds(oldest);
     String notArrived = behind(next, -1);
     return new DeadlineException(
         "rank "

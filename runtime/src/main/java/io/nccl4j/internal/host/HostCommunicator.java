@@ -11,7 +11,6 @@ import io.nccl4j.MemoryReport;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.Ledger;
@@ -26,7 +25,6 @@ import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
-import io.nccl4j.internal.spi.EngineStream;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
@@ -235,12 +233,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   // ---- submitting
 
   @Override
-  @SuppressWarnings("unchecked")
-  protected @Nullable EngineStream<HostWork> engineStream(Stream stream) {
-    return stream instanceof HostStream own ? own : null;
-  }
-
-  @Override
   protected boolean isOwn(DeviceBuffer buffer) {
     return buffer instanceof HostBuffer;
   }
@@ -376,7 +368,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
       long since = start;
       while (!fifo().hasRoom()) {
         requireHealthy();
-        HostStream stream = fifo().oldest().stream instanceof HostStream own ? own : null;
+        HostStream stream = fifo().oldest().hostStream();
         long now = System.nanoTime();
         long position = stream == null ? 0 : stream.head();
         if (fifo().oldest() != oldest || position != head) {
@@ -611,7 +603,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
 
   /** Whether unfinished works are queued in a stream. */
   boolean hasWorkIn(HostStream stream) {
-    return fifo().oldestInUse(work -> work.stream == stream) != null;
+    return fifo().oldestInUse(work -> work.hostStream() == stream) != null;
   }
 
   // ---- life
@@ -745,7 +737,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
     long timeout = config.closeTimeout().toNanos();
     HostWork work = anyInUse();
     while (work != null) {
-      if (work.stream instanceof HostStream stream) {
+      HostStream stream = work.hostStream();
+      if (stream != null) {
         long left = timeout - (System.nanoTime() - start);
         if (-left > timeout) {
           throw new InvalidUsageException(

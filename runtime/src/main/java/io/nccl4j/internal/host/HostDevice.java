@@ -24,6 +24,7 @@ import io.nccl4j.internal.host.memory.HostPool;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
+import io.nccl4j.internal.schedule.ScheduledEvent;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.internal.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
@@ -178,7 +179,7 @@ final class HostDevice implements Device {
 
   @Override
   public Event newEvent() {
-    return new HostEvent(this);
+    return new ScheduledEvent(this, new HostEvent(this));
   }
 
   private static void requireSize(long bytes) {

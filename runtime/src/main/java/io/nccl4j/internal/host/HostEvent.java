@@ -1,10 +1,7 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.Device;
-import io.nccl4j.Event;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Promise;
 import java.time.Duration;
@@ -18,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  * different streams may end in another order than they were made in; each has a generation, so that
  * what is known of the last one is not taken back by an earlier one.
  */
-final class HostEvent implements Event {
+final class HostEvent implements EventEngine {
   /** A future, in a list: a record ends without allocating anything. */
   private static final class Waiter extends Promise {
     final long generation;
@@ -43,17 +40,9 @@ final class HostEvent implements Event {
 
   private long completedNanos;
   private @Nullable Waiter waiters;
-  private volatile boolean closed;
-  private volatile @Nullable Capture capture;
-  private int[] capturedAfter = {};
 
   HostEvent(HostDevice device) {
     this.device = device;
-  }
-
-  @Override
-  public Device device() {
-    return device;
   }
 
   /**
@@ -63,7 +52,6 @@ final class HostEvent implements Event {
    * @return its generation
    */
   synchronized long issue(HostQueue on, long target) {
-    capture = null;
     stream = on;
     position = target;
     return ++issued;
@@ -74,35 +62,6 @@ final class HostEvent implements Event {
     task.awaited = stream;
     task.generation = position;
     return stream;
-  }
-
-  /** Notes that the event was recorded in a capture, after these nodes, and not in a stream. */
-  void captureAt(Capture in, int[] after) {
-    capturedAfter = after;
-    capture = in;
-  }
-
-  @Nullable Capture capture() {
-    return capture;
-  }
-
-  int[] capturedAfter() {
-    return capturedAfter;
-  }
-
-  void requireOpen() {
-    if (closed) {
-      throw new InvalidUsageException(
-          "the event is closed", "create a new one with device.newEvent()");
-    }
-  }
-
-  private void requireNotCaptured(String call) {
-    if (capture != null) {
-      throw new InvalidUsageException(
-          call + ": the event was last recorded in a capture, which runs nothing",
-          "record it outside a capture");
-    }
   }
 
   /** Ends a record; by the owner of the stream. */
@@ -142,7 +101,13 @@ final class HostEvent implements Event {
     return taken;
   }
 
-  private synchronized boolean hasEnded() {
+  @Override
+  public synchronized boolean isRecorded() {
+    return issued != 0;
+  }
+
+  @Override
+  public synchronized boolean isDone() {
     return completed == issued;
   }
 
@@ -152,23 +117,19 @@ final class HostEvent implements Event {
   }
 
   @Override
-  public boolean isComplete() {
-    requireOpen();
-    requireNotCaptured("isComplete");
-    if (!hasEnded()) {
+  public boolean poll() {
+    if (!isDone()) {
       HostQueue on;
       synchronized (this) {
         on = stream;
       }
       Progress.poke(Objects.requireNonNull(on));
     }
-    return hasEnded();
+    return isDone();
   }
 
   @Override
   public void synchronize() {
-    requireOpen();
-    requireNotCaptured("synchronize");
     HostQueue on;
     long target;
     synchronized (this) {
@@ -187,29 +148,16 @@ final class HostEvent implements Event {
   }
 
   @Override
-  public Duration elapsedSince(Event start) {
-    requireOpen();
-    if (!(start instanceof HostEvent begin)) {
-      throw new InvalidArgumentException(
-          "the start event is not of a host device", "pass an event of this backend");
-    }
-    return Duration.ofNanos(requireRecorded("end") - begin.requireRecorded("start"));
+  public Duration elapsedSince(EventEngine start) {
+    return Duration.ofNanos(completedNanos() - ((HostEvent) start).completedNanos());
   }
 
-  /** When the last record ended. */
-  private synchronized long requireRecorded(String name) {
-    if (issued == 0 || completed != issued) {
-      throw new InvalidUsageException(
-          "the " + name + " event " + (issued == 0 ? "was never recorded" : "is not complete"),
-          "record it and synchronize first");
-    }
+  private synchronized long completedNanos() {
     return completedNanos;
   }
 
   @Override
   public CompletableFuture<Void> toFuture() {
-    requireOpen();
-    requireNotCaptured("toFuture");
     synchronized (this) {
       if (completed != issued) {
         waiters = new Waiter(issued, waiters);
@@ -223,7 +171,5 @@ final class HostEvent implements Event {
   }
 
   @Override
-  public void close() {
-    closed = true;
-  }
+  public void close() {}
 }

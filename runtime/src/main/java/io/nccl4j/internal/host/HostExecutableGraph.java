@@ -1,25 +1,21 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.ExecutableGraph;
-import io.nccl4j.Graph;
 import io.nccl4j.InterruptedWaitException;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.host.memory.BufferUser;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.memory.Uses;
-import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.internal.schedule.CapturedGraph;
+import io.nccl4j.internal.schedule.GraphEngine;
+import io.nccl4j.internal.schedule.GraphNode;
+import io.nccl4j.internal.schedule.StreamEngine;
+import io.nccl4j.internal.spi.Resource;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collections;
 import java.util.Comparator;
-import java.util.IdentityHashMap;
 import java.util.List;
-import java.util.Set;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -29,15 +25,14 @@ import org.jspecify.annotations.Nullable;
  * drives that entry carries out all nodes whose predecessors are done, so that branches of a graph
  * run side by side as streams do.
  */
-final class HostExecutableGraph implements ExecutableGraph, BufferUser {
+final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   private static final Logger LOG = LogManager.getLogger(HostExecutableGraph.class);
 
-  private final HostDevice device;
-  private GraphNode[] nodes;
+  private GraphStep[] steps;
   private GraphNumbers[] numbers;
 
   /** All buffers in it, each once. */
-  private Object[] owners;
+  private Resource[] resources;
 
   private final boolean[] done;
   private @Nullable Lookahead lookahead;
@@ -48,25 +43,24 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
   private long lastPosition;
   private volatile boolean closed;
 
-  private HostExecutableGraph(HostDevice device, List<GraphNode> captured) {
-    this.device = device;
-    nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
-    numbers = numbersOf(nodes);
-    owners = ownersOf(nodes);
-    done = new boolean[nodes.length];
-    lookahead = isChain(nodes) ? new Lookahead(nodes) : null;
+  private HostExecutableGraph(List<GraphNode<HostWork>> nodes) {
+    steps = GraphStep.of(nodes);
+    numbers = numbersOf(steps);
+    resources = resourcesOf(nodes);
+    done = new boolean[steps.length];
+    lookahead = isChain(steps) ? new Lookahead(steps) : null;
   }
 
-  static HostExecutableGraph of(HostDevice device, List<GraphNode> captured) {
-    HostExecutableGraph graph = new HostExecutableGraph(device, captured);
+  static HostExecutableGraph of(HostGraph captured) {
+    HostExecutableGraph graph = new HostExecutableGraph(captured.nodes());
     HostProcess.self().add(graph);
     return graph;
   }
 
-  private static GraphNumbers[] numbersOf(GraphNode[] nodes) {
+  private static GraphNumbers[] numbersOf(GraphStep[] steps) {
     List<HostWork> works = new ArrayList<>();
-    for (GraphNode node : nodes) {
-      works.addAll(List.of(node.works));
+    for (GraphStep step : steps) {
+      works.addAll(List.of(step.works));
     }
     return works.stream()
         .map(work -> work.communicator)
@@ -75,17 +69,16 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
         .toArray(GraphNumbers[]::new);
   }
 
-  private static Object[] ownersOf(GraphNode[] nodes) {
-    Set<Object> owners = Collections.newSetFromMap(new IdentityHashMap<>());
-    for (GraphNode node : nodes) {
-      owners.addAll(node.owners());
-    }
-    return owners.toArray();
+  private static Resource[] resourcesOf(List<GraphNode<HostWork>> nodes) {
+    return nodes.stream()
+        .flatMap(node -> node.resources().stream())
+        .distinct()
+        .toArray(Resource[]::new);
   }
 
-  private static boolean isChain(GraphNode[] nodes) {
-    for (int i = 1; i < nodes.length; i++) {
-      if (nodes[i].after.length != 1 || nodes[i].after[0] != i - 1) {
+  private static boolean isChain(GraphStep[] steps) {
+    for (int i = 1; i < steps.length; i++) {
+      if (steps[i].after.length != 1 || steps[i].after[0] != i - 1) {
         return false;
       }
     }
@@ -93,59 +86,16 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
   }
 
   @Override
-  public void launch(Stream stream) {
-    if (!(stream instanceof HostStream own)) {
-      throw new InvalidArgumentException(
-          "launch: the stream is " + (stream == null ? "null" : "not of a host device"),
-          "pass a host stream");
-    }
-    requireOpen();
-    if (own.device() != device) {
-      throw new InvalidArgumentException(
-          "launch: the stream is on host device "
-              + own.device().ordinal()
-              + ", the graph was captured on host device "
-              + device.ordinal(),
-          "launch it on a stream of the device where the capture began");
-    }
-    if (own.isCapturing()) {
-      throw new InvalidUsageException(
-          "launch: the stream is being captured", "graphs cannot be captured in graphs");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "launch: a group is open on this thread, and a graph cannot wait for its launch",
-          "launch or close the group first");
-    }
-    for (Object owner : owners) {
-      if (GraphNode.isClosed(owner)) {
-        throw new InvalidUsageException(
-            "launch: a buffer in the graph is closed",
-            "keep buffers open until the executable graph is closed");
-      }
-      if (owner instanceof HostBuffer buffer) {
+  public void launch(StreamEngine<HostWork> on) {
+    for (Resource resource : resources) {
+      if (resource instanceof HostBuffer buffer) {
         ProcessMemory.self()
             .quarantine()
             .requireQuiet(buffer.address(), buffer.byteSize(), "launch");
       }
     }
-    own.awaitRoom();
-    int entered = 0;
-    try {
-      for (GraphNumbers part : numbers) {
-        part.communicator().enterForLaunch();
-        entered++;
-      }
-      queue(own);
-    } finally {
-      for (int i = 0; i < entered; i++) {
-        numbers[i].communicator().leave();
-      }
-    }
-  }
-
-  /** Cannot fail. */
-  private void queue(HostStream stream) {
+    // From here nothing can fail.
+    HostStream stream = (HostStream) on;
     StreamTask task = stream.graphTask(this, ++launched, size());
     int at = 0;
     for (GraphNumbers part : numbers) {
@@ -181,7 +131,7 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
     }
     Lookahead ahead = lookahead;
     int result = ahead == null ? stepBranches(stream) : stepChain(stream, ahead, patience);
-    if (first < nodes.length) {
+    if (first < steps.length) {
       return result;
     }
     for (GraphNumbers part : numbers) {
@@ -196,9 +146,9 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
 
   private int stepBranches(HostQueue stream) {
     int result = Step.BLOCKED;
-    for (int i = first; i < nodes.length; i++) {
+    for (int i = first; i < steps.length; i++) {
       if (!done[i] && isReady(i)) {
-        int one = step(stream, nodes[i], 0);
+        int one = step(stream, steps[i], 0);
         if (one == Step.DONE) {
           done[i] = true;
           result = Step.MOVED;
@@ -215,10 +165,10 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
 
   private int stepChain(HostQueue stream, Lookahead ahead, int patience) {
     int before = first;
-    while (first < nodes.length) {
+    while (first < steps.length) {
       ahead.advance(stream, first);
       HostWork small = ahead.work(first);
-      int one = small == null ? step(stream, nodes[first], patience) : stream.step(small, patience);
+      int one = small == null ? step(stream, steps[first], patience) : stream.step(small, patience);
       if (one != Step.DONE) {
         return first == before ? one : Step.MOVED;
       }
@@ -241,7 +191,7 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
   }
 
   private boolean isReady(int i) {
-    for (int before : nodes[i].after) {
+    for (int before : steps[i].after) {
       if (!done[before]) {
         return false;
       }
@@ -249,11 +199,12 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
     return true;
   }
 
-  private static int step(HostQueue stream, GraphNode node, int patience) {
-    if (node.kind == StreamTask.WORKS) {
+  private static int step(HostQueue stream, GraphStep step, int patience) {
+    StreamTask task = step.task;
+    if (task == null) {
       int result = Step.DONE;
-      int polls = node.works.length == 1 ? patience : 0;
-      for (HostWork work : node.works) {
+      int polls = step.works.length == 1 ? patience : 0;
+      for (HostWork work : step.works) {
         if (!work.finished) {
           int one = stream.step(work, polls);
           work.finished = one == Step.DONE;
@@ -266,7 +217,7 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
     }
     if (stream.error() == null) {
       try {
-        node.task.move();
+        task.move();
       } catch (IllegalStateException e) {
         // The launch ends all the same: later ones wait for it.
         stream.memoryWasClosed(e);
@@ -284,9 +235,9 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
 
   /** Calls {@code action} for every work that was begun and is not complete. */
   void forEachPending(HostQueue.PendingAction action, long now) {
-    for (int i = first; i < nodes.length; i++) {
+    for (int i = first; i < steps.length; i++) {
       if (!done[i] && isReady(i)) {
-        for (HostWork work : nodes[i].works) {
+        for (HostWork work : steps[i].works) {
           if (!work.finished) {
             action.apply(work, now);
           }
@@ -298,32 +249,13 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
   // ---- changing
 
   @Override
-  public void update(Graph graph) {
-    if (!(graph instanceof HostGraph other)) {
-      throw new InvalidArgumentException(
-          "update: the graph is " + (graph == null ? "null" : "not of a host device"),
-          "pass a graph of this backend");
-    }
-    requireOpen();
-    List<GraphNode> captured = other.nodes();
-    if (captured.size() != nodes.length) {
-      throw new InvalidArgumentException(
-          "update: the new graph has " + captured.size() + " nodes, this one " + nodes.length,
-          "capture the same operations, or instantiate the new graph");
-    }
-    for (int i = 0; i < nodes.length; i++) {
-      String difference = captured.get(i).differenceFrom(nodes[i]);
-      if (difference != null) {
-        throw new InvalidArgumentException(
-            "update: node " + i + " differs: " + difference,
-            "capture the same operations, or instantiate the new graph");
-      }
-    }
+  public void replace(CapturedGraph<HostWork> captured) {
     awaitIdle();
-    nodes = captured.stream().map(GraphNode::copy).toArray(GraphNode[]::new);
-    numbers = numbersOf(nodes);
-    owners = ownersOf(nodes);
-    lookahead = lookahead == null ? null : new Lookahead(nodes);
+    List<GraphNode<HostWork>> nodes = ((HostGraph) captured).nodes();
+    steps = GraphStep.of(nodes);
+    numbers = numbersOf(steps);
+    resources = resourcesOf(nodes);
+    lookahead = lookahead == null ? null : new Lookahead(steps);
   }
 
   private void awaitIdle() {
@@ -340,8 +272,8 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
     if (finished == last) {
       return;
     }
-    for (Object owner : owners) {
-      if (GraphNode.isPart(owner, root)) {
+    for (Resource resource : resources) {
+      if (resource.isPartOf(root)) {
         uses.add(() -> finished >= last);
         return;
       }
@@ -370,9 +302,6 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
 
   @Override
   public void close() {
-    if (closed) {
-      return;
-    }
     HostStream stream = lastStream;
     try {
       if (stream != null && finished != launched) {
@@ -393,13 +322,6 @@ final class HostExecutableGraph implements ExecutableGraph, BufferUser {
   private void forget() {
     if (finished == launched) {
       HostProcess.self().remove(this);
-    }
-  }
-
-  private void requireOpen() {
-    if (closed) {
-      throw new InvalidUsageException(
-          "the executable graph is closed", "instantiate the graph again");
     }
   }
 }

@@ -121,7 +121,7 @@ class HostQueue extends Padded implements BufferUser {
   }
 
   /** Submits a plan; there is room for it. */
-  final void put(HostWork plan) {
+  final void enqueue(HostWork plan) {
     plans[(int) next & CAPACITY - 1] = plan;
     release();
   }
@@ -138,7 +138,7 @@ class HostQueue extends Padded implements BufferUser {
     return next;
   }
 
-  final void throwIfFailed() {
+  public final void throwIfFailed() {
     NcclException failure = error;
     if (failure != null) {
       // That knows who else has died since.

@@ -3,35 +3,35 @@ package io.nccl4j.internal.host;
 import io.nccl4j.AbortedException;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.Event;
-import io.nccl4j.Graph;
 import io.nccl4j.InterruptedWaitException;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.Stream;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostPinnedBuffer;
 import io.nccl4j.internal.host.memory.ProcessMemory;
-import io.nccl4j.internal.schedule.GroupScope;
-import io.nccl4j.internal.spi.EngineStream;
+import io.nccl4j.internal.schedule.Capture;
+import io.nccl4j.internal.schedule.EventEngine;
+import io.nccl4j.internal.schedule.GraphNode;
+import io.nccl4j.internal.schedule.ScheduledGraph;
+import io.nccl4j.internal.schedule.ScheduledStream;
+import io.nccl4j.internal.schedule.StreamEngine;
+import io.nccl4j.internal.spi.Resource;
 import io.nccl4j.internal.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
-import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What a program does with a stream: it submits, captures and waits. The queue it submits to, and
- * how that is carried out, is {@link HostQueue}.
+ * What is put into a host stream, and waited for there. The queue it goes to, and how that is
+ * carried out, is {@link HostQueue}.
  */
-final class HostStream extends HostQueue implements EngineStream<HostWork> {
+final class HostStream extends HostQueue implements StreamEngine<HostWork> {
   private final HostDevice device;
   private final CommunicatorConfig limits;
-  private @Nullable HostWork first;
-  private @Nullable HostWork last;
-  private @Nullable Capture capture;
+  private @Nullable Capture<HostWork> capture;
 
   private volatile boolean closed;
 
@@ -41,7 +41,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     this.limits = limits;
   }
 
-  static HostStream open(HostDevice device) {
+  static ScheduledStream<HostWork> open(HostDevice device) {
     return open(device, CommunicatorConfig.defaults());
   }
 
@@ -50,10 +50,18 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
    *
    * @param limits the timeouts of what belongs to no communicator
    */
-  static HostStream open(HostDevice device, CommunicatorConfig limits) {
+  static ScheduledStream<HostWork> open(HostDevice device, CommunicatorConfig limits) {
     HostStream stream = new HostStream(device, limits);
     Progress.add(stream);
-    return stream;
+    return new ScheduledStream<>(stream);
+  }
+
+  /** What carries a stream out; null if it is of another backend. */
+  static @Nullable HostStream of(@Nullable Stream stream) {
+    return stream instanceof ScheduledStream<?> scheduled
+            && scheduled.engine() instanceof HostStream own
+        ? own
+        : null;
   }
 
   // ---- submitting
@@ -65,7 +73,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
 
   @Override
   public void awaitRoom() {
-    requireUsable();
+    throwIfFailed();
     if (capture == null && isFull()) {
       Progress.drive(this, firstRoom(), Long.MAX_VALUE);
       throwIfFailed();
@@ -73,43 +81,12 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   }
 
   @Override
-  public void append(HostWork work) {
-    if (capture != null) {
-      work.order = capture.nextOrder();
-    }
-    if (first == null) {
-      first = work;
-    } else {
-      java.util.Objects.requireNonNull(last).next = work;
-    }
-    last = work;
-  }
-
-  @Override
-  public boolean hasAppended() {
-    return first != null;
-  }
-
-  @Override
-  public void publish() {
-    HostWork plan = java.util.Objects.requireNonNull(first);
-    first = null;
-    last = null;
+  public void put(HostWork plan) {
     if (capture != null) {
       capture.addPlan(this, plan);
-      return;
+    } else {
+      enqueue(plan);
     }
-    put(plan);
-  }
-
-  @Override
-  public void publish(HostWork work) {
-    if (capture != null || first != null) {
-      append(work);
-      publish();
-      return;
-    }
-    put(work);
   }
 
   /** The next entry, made a launch of a graph; there is room for it. */
@@ -126,49 +103,32 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   }
 
   @Override
+  public @Nullable Capture<HostWork> capture() {
+    return capture;
+  }
+
+  @Override
   public void beginCapture() {
-    requireUsable();
-    if (capture != null) {
-      throw new InvalidUsageException(
-          "beginCapture: the stream is being captured", "end that capture first");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "beginCapture: a group is open on this thread", "launch or close it first");
-    }
-    capture = new Capture(this);
+    capture = new Capture<>(this);
   }
 
   @Override
-  public Graph endCapture() {
-    requireOpen();
-    Capture ending = capture;
-    if (ending == null) {
-      throw new InvalidUsageException(
-          "endCapture: the stream is not being captured", "call beginCapture first");
-    }
-    if (GroupScope.isOpen()) {
-      throw new InvalidUsageException(
-          "endCapture: a group is open on this thread", "launch or close it first");
-    }
-    return new HostGraph(device, ending.end(this));
+  public void joinCapture(Capture<HostWork> joined, EventEngine event) {
+    capture = joined;
   }
 
   @Override
-  public boolean isCapturing() {
-    return capture != null;
+  public ScheduledGraph<HostWork> endCapture() {
+    Capture<HostWork> ending = Objects.requireNonNull(capture);
+    ending.requireOrigin(this);
+    ending.end();
+    List<GraphNode<HostWork>> nodes = ending.joinedNodes();
+    return new ScheduledGraph<>(device, nodes, new HostGraph(device, nodes));
   }
 
-  void leaveCapture() {
+  @Override
+  public void leaveCapture() {
     capture = null;
-  }
-
-  private void refuseInCapture(String call) {
-    if (capture != null) {
-      throw new InvalidUsageException(
-          call + ": the stream is being captured, which runs nothing",
-          "end the capture, or use another stream");
-    }
   }
 
   @Override
@@ -202,11 +162,11 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   }
 
   private void copy(
-      Object targetOwner,
+      Resource targetOwner,
       MemorySegment target,
       long targetOffset,
       long room,
-      Object sourceOwner,
+      Resource sourceOwner,
       MemorySegment source,
       long sourceOffset,
       long bytes) {
@@ -226,7 +186,7 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     if (capture == null) {
       release();
     } else {
-      capture.addTask(this, task);
+      capture.addTransfer(this, task);
     }
   }
 
@@ -243,52 +203,25 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   }
 
   @Override
-  public void record(Event event) {
-    HostEvent own = host(event);
-    if (capture != null) {
-      own.captureAt(capture, capture.frontier(this));
-      return;
+  public void record(EventEngine event) {
+    if (capture == null) {
+      HostEvent own = (HostEvent) event;
+      StreamTask task = nextTask(StreamTask.RECORD);
+      task.event = own;
+      task.generation = own.issue(this, submitted() + 1);
+      release();
     }
-    StreamTask task = nextTask(StreamTask.RECORD);
-    task.event = own;
-    task.generation = own.issue(this, submitted() + 1);
-    release();
   }
 
   @Override
-  public void waitFor(Event event) {
-    HostEvent other = host(event);
-    if (capture != null || other.capture() != null) {
-      joinCapture(other);
-      return;
-    }
+  public void waitFor(EventEngine event) {
     StreamTask task = nextTask(StreamTask.WAIT);
-    HostQueue awaited = other.awaitBy(task);
+    HostQueue awaited = ((HostEvent) event).awaitBy(task);
     if (awaited == null || awaited.hasPassed(task.generation)) {
       task.clear();
     } else {
       release();
     }
-  }
-
-  private void joinCapture(HostEvent event) {
-    Capture of = event.capture();
-    if (of == null) {
-      throw new InvalidUsageException(
-          "waitFor: the stream is being captured, the event was recorded outside the capture",
-          "wait for it before beginCapture, or record it on a stream of the capture");
-    }
-    if (of.hasEnded()) {
-      throw new InvalidUsageException(
-          "waitFor: the event was recorded in a capture that has ended", "record it anew");
-    }
-    if (capture != null && capture != of) {
-      throw new InvalidUsageException(
-          "waitFor: the event belongs to another capture", "keep captures apart");
-    }
-    requireUsable();
-    capture = of;
-    of.join(this, event.capturedAfter());
   }
 
   private StreamTask nextTask(int kind) {
@@ -312,25 +245,13 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
     return own;
   }
 
-  private static HostEvent host(@Nullable Event event) {
-    if (!(event instanceof HostEvent own)) {
-      throw new InvalidArgumentException(
-          "the event is " + (event == null ? "null" : "not of a host device"),
-          "pass an event of this stream's backend");
-    }
-    own.requireOpen();
-    return own;
-  }
-
   // ---- waiting
 
   @Override
-  public boolean query() {
-    requireUsable();
-    refuseInCapture("query");
+  public boolean poll() {
     Progress.poke(this);
     throwIfFailed();
-    if (head() != tail()) {
+    if (hasPending()) {
       return false;
     }
     device.compare();
@@ -338,41 +259,22 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   }
 
   @Override
-  public void synchronize() {
-    requireOpen();
-    refuseInCapture("synchronize");
-    Progress.drive(this, submitted(), Long.MAX_VALUE);
+  public boolean await(long timeoutNanos) {
+    boolean done = Progress.drive(this, submitted(), timeoutNanos);
     throwIfFailed();
-    device.compare();
+    if (done) {
+      device.compare();
+    }
+    return done;
   }
 
   @Override
-  public void synchronize(Duration timeout) {
-    if (timeout == null || timeout.isNegative()) {
-      throw new InvalidArgumentException(
-          "the timeout is " + timeout, "pass a duration of 0 or more");
-    }
-    requireOpen();
-    refuseInCapture("synchronize");
-    long nanos =
-        timeout.compareTo(Duration.ofNanos(Long.MAX_VALUE)) >= 0
-            ? Long.MAX_VALUE
-            : timeout.toNanos();
-    boolean done = Progress.drive(this, submitted(), nanos);
-    throwIfFailed();
-    if (!done) {
-      throw new DeadlineException(
-          "not complete after " + timeout.toMillis() + " ms: " + describeHead(),
-          "the work stays queued: synchronize again, or abort its communicator");
-    }
-    device.compare();
+  public String describeFirst() {
+    return describeHead();
   }
 
   @Override
   public void close() {
-    if (closed) {
-      return;
-    }
     if (capture != null) {
       capture.drop(this);
     }
@@ -413,17 +315,4 @@ final class HostStream extends HostQueue implements EngineStream<HostWork> {
   /** The ticker and whoever waits move it on; here nothing is waited for. */
   @Override
   public void learnPassed() {}
-
-  @Override
-  public void requireUsable() {
-    requireOpen();
-    throwIfFailed();
-  }
-
-  private void requireOpen() {
-    if (closed) {
-      throw new InvalidUsageException(
-          "the stream is closed", "create a new one with device.newStream()");
-    }
-  }
 }

@@ -4,8 +4,8 @@ import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.host.memory.Quarantine;
 import io.nccl4j.internal.operation.Party;
-import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.Work;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A work of the host engine: the operation and how far it has got. All progress lies here, so that
@@ -73,9 +73,6 @@ final class HostWork extends Work {
 
   /** Whether a graph is done with it in the current launch. */
   boolean finished;
-
-  /** For a graph's work: how many were called before it in the capture. */
-  int order;
 
   /** Makes it ready to be driven; what only some stages need is set when they begin. */
   void reset() {
@@ -148,19 +145,13 @@ final class HostWork extends Work {
     return (HostBuffer) java.util.Objects.requireNonNull(recv);
   }
 
-  /** How messages name it. */
-  String describe() {
-    return Signature.describe(code(), count)
-        + " #"
-        + seq
-        + " of communicator "
-        + communicator.name();
+  @Override
+  public HostCommunicator owner() {
+    return communicator;
   }
 
-  /** Whether it uses a buffer or a slice of it. */
-  boolean uses(Object root) {
-    return GraphNode.isPart(send, root)
-        || GraphNode.isPart(recv, root)
-        || GraphNode.isPart(op.deviceScalar(), root);
+  /** The stream it was called on. */
+  @Nullable HostStream hostStream() {
+    return HostStream.of(stream);
   }
 }

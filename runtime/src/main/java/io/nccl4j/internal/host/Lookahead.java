@@ -22,7 +22,7 @@ final class Lookahead {
   private int shown;
   private int seen;
 
-  Lookahead(GraphNode[] chain) {
+  Lookahead(GraphStep[] chain) {
     works = new HostWork[chain.length];
     needed = new int[chain.length];
     for (int i = 0; i < chain.length; i++) {
@@ -34,7 +34,7 @@ final class Lookahead {
     }
   }
 
-  private static @Nullable HostWork candidate(GraphNode node) {
+  private static @Nullable HostWork candidate(GraphStep node) {
     if (node.works.length != 1) {
       return null;
     }

@@ -1,14 +1,19 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.schedule.GraphNode;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.Objects;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * An entry of a stream's queue that is not a plan of works: a graph, or a copy, fill or event.
  * Entries are used again and again.
  */
-final class StreamTask {
+final class StreamTask implements GraphNode.Transfer {
   static final int WORKS = 0;
   static final int COPY = 1;
   static final int FILL = 2;
@@ -54,9 +59,9 @@ final class StreamTask {
   boolean begun;
 
   /** The buffers a copy or fill uses, for refusing to close them. */
-  @Nullable Object sourceOwner;
+  @Nullable Resource sourceOwner;
 
-  @Nullable Object targetOwner;
+  @Nullable Resource targetOwner;
 
   /** Carries out a copy or fill, all of it. */
   void move() {
@@ -89,7 +94,17 @@ final class StreamTask {
 
   /** Whether a copy or fill uses a buffer or a part of it. */
   boolean uses(Object root) {
-    return GraphNode.isPart(sourceOwner, root) || GraphNode.isPart(targetOwner, root);
+    return Resource.isPart(sourceOwner, root) || Resource.isPart(targetOwner, root);
+  }
+
+  @Override
+  public String kind() {
+    return kind == COPY ? "copy" : "fill";
+  }
+
+  @Override
+  public List<Resource> resources() {
+    return Stream.of(targetOwner, sourceOwner).filter(Objects::nonNull).toList();
   }
 
   void clear() {

@@ -29,7 +29,7 @@ final class PoolStream<B extends DeviceBuffer> {
     }
   }
 
-  private final EngineStream<?> stream;
+  private final EngineStream stream;
   private final @Nullable PoolBlock[] closed = new PoolBlock[SizeClass.COUNT];
 
   /** Closed buffers in the order of closing, and where the stream was. */
@@ -53,11 +53,11 @@ final class PoolStream<B extends DeviceBuffer> {
   /** Buffers allocated so far. */
   long allocations;
 
-  PoolStream(EngineStream<?> stream) {
+  PoolStream(EngineStream stream) {
     this.stream = stream;
   }
 
-  EngineStream<?> stream() {
+  EngineStream stream() {
     return stream;
   }
 

@@ -62,9 +62,6 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
 
   // ---- of the backend
 
-  /** A stream of this backend; null if it is none. */
-  protected abstract @Nullable EngineStream<?> engineStream(@Nullable Stream stream);
-
   /** Whether operations called on this thread are collected, and in no stream yet. */
   protected abstract boolean isGroupOpen();
 
@@ -156,8 +153,7 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
   }
 
   private PoolStream<B> blocksOf(@Nullable Stream stream) {
-    EngineStream<?> own = engineStream(stream);
-    if (own == null || own.device() != device) {
+    if (!(stream instanceof EngineStream own) || own.device() != device) {
       throw new InvalidArgumentException(
           "the stream is " + (stream == null ? "null" : "not on " + device),
           "pass a stream of the pool's device");

@@ -2,7 +2,6 @@ package io.nccl4j.internal.schedule;
 
 import io.nccl4j.Group;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.internal.spi.EngineStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
@@ -29,7 +28,7 @@ public final class GroupScope implements Group {
 
     final ArrayList<ScheduledCommunicator<?>> owners = new ArrayList<>();
     final ArrayList<Work> works = new ArrayList<>();
-    final ArrayList<EngineStream<?>> streams = new ArrayList<>();
+    final ArrayList<ScheduledStream<?>> streams = new ArrayList<>();
     final ArrayList<Runnable> afterwards = new ArrayList<>();
     int depth;
   }
@@ -174,7 +173,7 @@ public final class GroupScope implements Group {
   /** Everything else that can fail or wait, before anything is started. */
   private void awaitRoom() {
     for (int i = 0; i < threadState.works.size(); i++) {
-      EngineStream<?> stream = threadState.works.get(i).stream;
+      ScheduledStream<?> stream = threadState.works.get(i).stream;
       if (stream != null) {
         if (stream.isCapturing() != threadState.works.get(i).isCaptured()) {
           throw new InvalidUsageException(
@@ -192,7 +191,7 @@ public final class GroupScope implements Group {
     for (int i = 0; i < works.size(); i++) {
       Work work = works.get(i);
       append(threadState.owners.get(i), work);
-      together |= java.util.Objects.requireNonNull(work.stream).startsTogether();
+      together |= java.util.Objects.requireNonNull(work.stream).engine().startsTogether();
     }
     if (together) {
       // Apart, so that the rest stays small enough to be compiled into the caller's code.
@@ -200,7 +199,7 @@ public final class GroupScope implements Group {
       return;
     }
     for (int i = 0; i < works.size(); i++) {
-      EngineStream<?> stream = works.get(i).stream;
+      ScheduledStream<?> stream = works.get(i).stream;
       if (stream != null && stream.hasAppended()) {
         stream.publish();
       }
@@ -208,23 +207,23 @@ public final class GroupScope implements Group {
   }
 
   private void publishTogether() {
-    ArrayList<EngineStream<?>> streams = threadState.streams;
+    ArrayList<ScheduledStream<?>> streams = threadState.streams;
     ArrayList<Work> works = threadState.works;
     for (int i = 0; i < works.size(); i++) {
-      EngineStream<?> stream = works.get(i).stream;
+      ScheduledStream<?> stream = works.get(i).stream;
       if (stream != null && !streams.contains(stream)) {
         streams.add(stream);
       }
     }
     try {
       for (int i = 0; i < streams.size(); i++) {
-        streams.get(i).hold();
+        streams.get(i).engine().hold();
       }
       for (int i = 0; i < streams.size(); i++) {
         streams.get(i).publish();
       }
       for (int i = 0; i < streams.size(); i++) {
-        streams.get(i).start();
+        streams.get(i).engine().start();
       }
     } finally {
       streams.clear();
@@ -237,7 +236,7 @@ public final class GroupScope implements Group {
     if (!own.isCaptured()) {
       owner.assign(own);
     }
-    ((EngineStream<W>) java.util.Objects.requireNonNull(own.stream)).append(own);
+    ((ScheduledStream<W>) java.util.Objects.requireNonNull(own.stream)).append(own);
   }
 
   @Override

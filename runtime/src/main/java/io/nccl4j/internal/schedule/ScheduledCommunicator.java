@@ -14,7 +14,6 @@ import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.internal.operation.Arguments;
 import io.nccl4j.internal.operation.Operation;
-import io.nccl4j.internal.spi.EngineStream;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.List;
@@ -152,9 +151,6 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
    * @throws InvalidUsageException that says who
    */
   protected void requireQuiet(DeviceBuffer buffer, Operation operation) {}
-
-  /** The stream as this backend's own, or null if it is another's. */
-  protected abstract @Nullable EngineStream<W> engineStream(Stream stream);
 
   /**
    * Throws unless operations are accepted.
@@ -412,7 +408,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       int peer,
       long[] details,
       Stream stream) {
-    EngineStream<W> s = enter(operation, type, stream);
+    ScheduledStream<W> s = enter(operation, type, stream);
     try {
       arguments.equal(operation, send, null, count, type, ReduceOp.SUM, peer);
       if (s.isCapturing()) {
@@ -439,7 +435,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       ReduceOp op,
       int root,
       Stream stream) {
-    EngineStream<W> s = enter(operation, type, stream);
+    ScheduledStream<W> s = enter(operation, type, stream);
     try {
       arguments.equal(operation, send, recv, count, type, op, root);
       GroupScope group = groups.current();
@@ -463,7 +459,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
       ReduceOp op,
       int root,
       Stream stream) {
-    EngineStream<W> s = enter(operation, type, stream);
+    ScheduledStream<W> s = enter(operation, type, stream);
     try {
       long count =
           arguments.varying(
@@ -497,15 +493,15 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
     }
   }
 
-  private EngineStream<W> enter(
+  @SuppressWarnings("unchecked") // streams of one device have the same works
+  private ScheduledStream<W> enter(
       Operation operation, @Nullable DataType type, @Nullable Stream given) {
     Arguments.present(type, "type", operation);
     Stream stream = Arguments.present(given, "stream", operation);
     enterAlone(operation.label());
     try {
       requireReady();
-      EngineStream<W> engineStream = engineStream(stream);
-      if (engineStream == null || stream.device() != device) {
+      if (!(stream instanceof ScheduledStream<?> own) || own.device() != device) {
         throw new InvalidArgumentException(
             operation.label()
                 + ": the stream is on "
@@ -518,7 +514,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
                 + device.ordinal(),
             "create it with communicator.device().newStream()");
       }
-      return engineStream;
+      return (ScheduledStream<W>) own;
     } catch (NcclException e) {
       leave();
       throw e;
@@ -591,7 +587,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   /** Takes a work from the FIFO and fills it in. */
   private W take(
       @Nullable GroupScope group,
-      EngineStream<W> stream,
+      ScheduledStream<W> stream,
       Operation operation,
       DataType type,
       ReduceOp op,
@@ -619,7 +615,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded imple
   }
 
   /** Hands a work to the open group or straight to its stream. */
-  private void start(W work, @Nullable GroupScope group, EngineStream<W> stream) {
+  private void start(W work, @Nullable GroupScope group, ScheduledStream<W> stream) {
     if (group != null) {
       group.add(this, work);
       return;

@@ -6,7 +6,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.operation.Signature;
-import io.nccl4j.internal.spi.EngineStream;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import org.jspecify.annotations.Nullable;
@@ -82,10 +82,13 @@ public abstract class Work {
   public int signature;
 
   /** The stream it runs on. */
-  public @Nullable EngineStream<?> stream;
+  public @Nullable ScheduledStream<?> stream;
 
   /** The next work of the same plan. */
   public @Nullable Work next;
+
+  /** For a graph's work: how many were called before it in the capture. */
+  public int order;
 
   @SuppressWarnings("unused") // by VarHandle
   private int slot = FREE;
@@ -101,6 +104,21 @@ public abstract class Work {
   protected Work(boolean captured) {
     this.captured = captured;
     encode();
+  }
+
+  /** The communicator that it was called on. */
+  public abstract ScheduledCommunicator<?> owner();
+
+  /** How messages name it. */
+  public final String describe() {
+    return Signature.describe(code, count) + " #" + seq + " of communicator " + owner().name();
+  }
+
+  /** Whether it uses a buffer or a part of it. */
+  public final boolean uses(Object buffer) {
+    return Resource.isPart(send, buffer)
+        || Resource.isPart(recv, buffer)
+        || Resource.isPart(op.deviceScalar(), buffer);
   }
 
   /** Whether a graph owns it. */
@@ -122,7 +140,7 @@ public abstract class Work {
       DataType newType,
       ReduceOp newOp,
       int newRoot,
-      EngineStream<?> newStream) {
+      ScheduledStream<?> newStream) {
     if (stream != newStream) {
       stream = newStream;
     }

@@ -147,7 +147,7 @@ class RealCostTest {
                   MemorySegment.ofAddress(buffer.address()),
                   (long) COUNT,
                   ((CudaCommunicator) communicator).nccl().get(),
-                  ((CudaStream) stream).handle(),
+                  CudaStream.of(stream).handle(),
                   CALLS);
       assertTrue(nanos > 0, () -> "ncclAllReduce: " + -nanos);
       return nanos;

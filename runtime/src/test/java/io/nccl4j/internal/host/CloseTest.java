@@ -54,7 +54,7 @@ class CloseTest {
   @Test
   void aRankMayLeaveWhenItHasDoneItsPart() {
     try (HostRanks ranks = new HostRanks(2, BYTES)) {
-      HostStream stream = (HostStream) ranks.streams.get(0);
+      HostStream stream = HostStream.of(ranks.streams.get(0));
       ranks.sum(0, 3);
       assertTrue(stream.tryOwn());
       try {
@@ -67,7 +67,7 @@ class CloseTest {
       } finally {
         stream.disown();
       }
-      stream.synchronize();
+      ranks.streams.get(0).synchronize();
     }
   }
 
@@ -248,7 +248,7 @@ class CloseTest {
       long start = System.nanoTime();
       ranks.get(0).abort();
       assertThrows(AbortedException.class, ranks.streams.get(0)::synchronize);
-      assertFalse(((HostStream) ranks.streams.get(0)).hasPending());
+      assertFalse(HostStream.of(ranks.streams.get(0)).hasPending());
       long millis = (System.nanoTime() - start) / 1_000_000;
       System.out.println(works + " works dropped in " + millis + " ms");
       assertTrue(millis < 2000, millis + " ms");

@@ -228,7 +228,7 @@ class FifoTest {
     int tasks = 5000;
     try (HostRanks ranks = new HostRanks(2, 64)) {
       ranks.in.forEach(buffer -> buffer.copyFrom(new int[] {1}));
-      HostStream first = (HostStream) ranks.streams.get(0);
+      HostStream first = HostStream.of(ranks.streams.get(0));
       long mostQueued = 0;
       for (int i = 0; i < tasks; i++) {
         for (int rank = 0; rank < 2; rank++) {
@@ -257,7 +257,7 @@ class FifoTest {
   void aFullStreamWaitsForTheOtherRank() throws Exception {
     try (HostRanks ranks = new HostRanks(2, 64)) {
       ranks.in.forEach(buffer -> buffer.copyFrom(new int[] {1}));
-      HostStream first = (HostStream) ranks.streams.get(0);
+      HostStream first = HostStream.of(ranks.streams.get(0));
       Thread submitter =
           Thread.ofPlatform()
               .start(
@@ -265,7 +265,7 @@ class FifoTest {
                     for (int i = 0; i < 3000; i++) {
                       ranks.sum(0, 1);
                     }
-                    first.synchronize();
+                    ranks.streams.get(0).synchronize();
                   });
       while (first.tail() < 1024 || submitter.getState() != Thread.State.TIMED_WAITING) {
         Thread.onSpinWait();
@@ -414,7 +414,7 @@ class FifoTest {
           InvalidUsageException.class,
           () -> ranks.get(0).send(ranks.in.get(0), 1, DataType.INT32, 1, stream));
       group.close();
-      assertFalse(((HostStream) stream).hasPending());
+      assertFalse(HostStream.of(stream).hasPending());
       assertEquals(0, ranks.get(0).counters().sends());
       ranks.in.get(1).copyFrom(new int[] {9});
       Group.run(
@@ -428,7 +428,7 @@ class FifoTest {
             }
           });
       // One entry for all of it.
-      assertTrue(((HostStream) stream).tail() - ((HostStream) stream).head() <= 1);
+      assertTrue(HostStream.of(stream).tail() - HostStream.of(stream).head() <= 1);
       ranks.streams.forEach(Stream::synchronize);
       assertEquals(9, ranks.out.get(0).toInts()[0]);
       assertAllCreditBack(ranks);
@@ -445,11 +445,11 @@ class FifoTest {
       others.sum(0, 1);
       assertEquals(1, used(ranks.get(0)));
       assertEquals(1, used(others.get(0)));
-      assertFalse(((HostStream) ranks.streams.get(0)).hasPending());
+      assertFalse(HostStream.of(ranks.streams.get(0)).hasPending());
       assertEquals(0, ranks.get(0).issuedCollectives());
       others.get(0).abort();
       assertThrows(AbortedException.class, group::launch);
-      assertFalse(((HostStream) ranks.streams.get(0)).hasPending());
+      assertFalse(HostStream.of(ranks.streams.get(0)).hasPending());
       assertEquals(0, ranks.get(0).issuedCollectives());
       assertAllCreditBack(ranks);
       assertAllCreditBack(others);

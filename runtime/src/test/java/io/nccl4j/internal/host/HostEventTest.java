@@ -63,11 +63,12 @@ class HostEventTest {
   void whoWaitsBehindAFillThatDoesNotEndHasTheDefaultDeadline() {
     HostDevice device = new HostDevice(0);
     CommunicatorConfig limits = HostRanks.patient().operationTimeout(SHORT).build();
-    try (HostStream stuck = HostStream.open(device);
-        HostStream waiting = HostStream.open(device, limits);
+    try (Stream stuck = device.newStream();
+        Stream waiting = HostStream.open(device, limits);
         DeviceBuffer buffer = device.allocate(1);
         Event event = device.newEvent()) {
-      while (!stuck.tryOwn()) {
+      HostStream queue = HostStream.of(stuck);
+      while (!queue.tryOwn()) {
         Thread.onSpinWait();
       }
       try {
@@ -80,7 +81,7 @@ class HostEventTest {
             "an event of another stream",
             "a copy, fill or event");
       } finally {
-        stuck.disown();
+        queue.disown();
       }
       stuck.synchronize();
     }

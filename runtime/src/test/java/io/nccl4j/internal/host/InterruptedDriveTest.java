@@ -24,8 +24,8 @@ class InterruptedDriveTest {
   @Test
   void whatGoesOnDoesNotSpin() {
     try (HostRanks ranks = new HostRanks(2, 16)) {
-      HostStream stream = (HostStream) ranks.streams.get(0);
-      ranks.get(0).barrier(stream);
+      HostStream stream = HostStream.of(ranks.streams.get(0));
+      ranks.get(0).barrier(ranks.streams.get(0));
       Thread.currentThread().interrupt();
       long cpu = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
       boolean done = Progress.driveUninterruptibly(stream, stream.position(), 500_000_000);

@@ -49,13 +49,13 @@ class LaggingRankTest {
       for (int i = 0; i < operations; i++) {
         broadcast(ranks, 0, i);
       }
-      HostStream root = (HostStream) ranks.streams.get(0);
+      HostStream root = HostStream.of(ranks.streams.get(0));
       assertEquals(Layout.OUTBOX_SLOTS, ahead(root));
       // One of the two others catching up is not enough.
       for (int i = 0; i < operations; i++) {
         broadcast(ranks, 1, i);
       }
-      assertEquals(Layout.OUTBOX_SLOTS, ahead((HostStream) ranks.streams.get(1)));
+      assertEquals(Layout.OUTBOX_SLOTS, ahead(HostStream.of(ranks.streams.get(1))));
       assertEquals(Layout.OUTBOX_SLOTS, ahead(root));
       for (int i = 0; i < operations; i++) {
         broadcast(ranks, 2, i);
@@ -135,19 +135,20 @@ class LaggingRankTest {
   void eagerSendsStopAtEightUnacknowledged() {
     int messages = 100;
     try (HostRanks ranks = new HostRanks(2, (long) messages * WORDS * Integer.BYTES)) {
-      HostStream sender = (HostStream) ranks.streams.get(0);
-      HostStream receiver = (HostStream) ranks.streams.get(1);
+      HostStream sender = HostStream.of(ranks.streams.get(0));
       for (int i = 0; i < messages; i++) {
         DeviceBuffer in = slot(ranks.in.get(0), i);
         in.copyFrom(words(i));
-        ranks.get(0).send(in, WORDS, DataType.INT32, 1, sender);
+        ranks.get(0).send(in, WORDS, DataType.INT32, 1, ranks.streams.get(0));
       }
       assertEquals(Layout.LANE_SLOTS, ahead(sender));
       for (int i = 0; i < messages; i++) {
-        ranks.get(1).recv(slot(ranks.out.get(1), i), WORDS, DataType.INT32, 0, receiver);
+        ranks
+            .get(1)
+            .recv(slot(ranks.out.get(1), i), WORDS, DataType.INT32, 0, ranks.streams.get(1));
       }
-      receiver.synchronize();
-      sender.synchronize();
+      ranks.streams.get(1).synchronize();
+      ranks.streams.get(0).synchronize();
       for (int i = 0; i < messages; i++) {
         assertArrayEquals(words(i), slot(ranks.out.get(1), i).toInts(), "message " + i);
       }

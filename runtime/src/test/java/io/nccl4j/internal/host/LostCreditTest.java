@@ -18,6 +18,7 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.schedule.ScheduledStream;
 import io.nccl4j.internal.schedule.Work;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -74,7 +75,7 @@ class LostCreditTest {
       place.count = LARGE;
       place.encode();
       place.seq = communicator.issuedCollectives() + 1;
-      place.stream = (HostStream) stream;
+      place.stream = (ScheduledStream<?>) stream;
       lost.add(place);
       graph.launch(stream);
     }

@@ -144,7 +144,7 @@ class OwnershipTest {
         ranks.sum(0, LARGEST);
         ranks.sum(1, LARGEST);
         for (Stream stream : ranks.streams) {
-          HostStream own = (HostStream) stream;
+          HostStream own = HostStream.of(stream);
           while (own.hasPending()) {
             Thread.onSpinWait();
           }
@@ -191,12 +191,12 @@ class OwnershipTest {
   @Test
   void nobodyDrivesBeyondWhatIsPublished() {
     try (HostRanks ranks = new HostRanks(1, 64)) {
-      HostStream stream = (HostStream) ranks.streams.get(0);
+      HostStream stream = HostStream.of(ranks.streams.get(0));
       ranks.sum(0, 1);
       assertFalse(Progress.drive(stream, stream.tail() + 1, 20_000_000));
       assertEquals(1, stream.head());
       ranks.sum(0, 1);
-      stream.synchronize();
+      ranks.streams.get(0).synchronize();
       assertEquals(2, stream.head());
     }
   }

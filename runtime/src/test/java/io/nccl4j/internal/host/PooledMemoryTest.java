@@ -103,7 +103,7 @@ class PooledMemoryTest {
     try (HostRanks ranks = new HostRanks(2, 64);
         Stream other = ranks.get(0).device().newStream();
         MemoryPool pool = ranks.get(0).device().newMemoryPool()) {
-      HostStream late = (HostStream) ranks.streams.get(1);
+      HostStream late = HostStream.of(ranks.streams.get(1));
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(100_000, stream);
       DeviceBuffer theirs = ranks.get(1).device().allocate(100_000);
@@ -112,7 +112,9 @@ class PooledMemoryTest {
         Thread.onSpinWait();
       }
       ranks.get(0).allReduce(buffer, buffer, 25_000, DataType.INT32, ReduceOp.SUM, stream);
-      ranks.get(1).allReduce(theirs, theirs, 25_000, DataType.INT32, ReduceOp.SUM, late);
+      ranks
+          .get(1)
+          .allReduce(theirs, theirs, 25_000, DataType.INT32, ReduceOp.SUM, ranks.streams.get(1));
       assertFalse(stream.query());
       ranks.get(0).abort();
       assertThrows(NcclException.class, stream::synchronize);
@@ -122,7 +124,7 @@ class PooledMemoryTest {
         assertTrue(apart.address() != buffer.address());
       }
       late.disown();
-      assertThrows(NcclException.class, late::synchronize);
+      assertThrows(NcclException.class, ranks.streams.get(1)::synchronize);
       ranks.get(1).close();
       other.synchronize();
       long start = System.nanoTime();
@@ -139,7 +141,7 @@ class PooledMemoryTest {
   void aPoolClosesWhileAPeerMayWriteToItsMemory() throws Exception {
     try (HostRanks ranks = new HostRanks(2, 64)) {
       MemoryPool pool = ranks.get(0).device().newMemoryPool();
-      HostStream late = (HostStream) ranks.streams.get(1);
+      HostStream late = HostStream.of(ranks.streams.get(1));
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(100_000, stream);
       DeviceBuffer theirs = ranks.get(1).device().allocate(100_000);
@@ -147,7 +149,9 @@ class PooledMemoryTest {
         Thread.onSpinWait();
       }
       ranks.get(0).allReduce(buffer, buffer, 25_000, DataType.INT32, ReduceOp.SUM, stream);
-      ranks.get(1).allReduce(theirs, theirs, 25_000, DataType.INT32, ReduceOp.SUM, late);
+      ranks
+          .get(1)
+          .allReduce(theirs, theirs, 25_000, DataType.INT32, ReduceOp.SUM, ranks.streams.get(1));
       assertFalse(stream.query());
       ranks.get(0).abort();
       assertThrows(NcclException.class, stream::synchronize);
@@ -156,7 +160,7 @@ class PooledMemoryTest {
       Device device = ranks.get(0).device();
       assertTrue(device.memory().bytes(MemoryPurpose.POOL) >= 100_000, "freed too early");
       late.disown();
-      assertThrows(NcclException.class, late::synchronize);
+      assertThrows(NcclException.class, ranks.streams.get(1)::synchronize);
       theirs.close();
       long start = System.nanoTime();
       while (device.memory().bytes(MemoryPurpose.POOL) > 0) {

@@ -28,6 +28,11 @@ class WorkFifoTest {
     Item() {
       super(false);
     }
+
+    @Override
+    public ScheduledCommunicator<?> owner() {
+      throw new UnsupportedOperationException("no communicator");
+    }
   }
 
   private static WorkFifo<Item> fifo() {

@@ -9,9 +9,9 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.memory.PoolBlock;
-import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.HeapArrays;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * pool uses its buffers again for other blocks, when all works with them are done.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-public final class CudaBuffer implements DeviceBuffer {
+public final class CudaBuffer implements DeviceBuffer, Resource {
   private static final int OPEN = 0;
   private static final int CLOSED = -1;
   private static final VarHandle STATE;
@@ -146,7 +146,12 @@ public final class CudaBuffer implements DeviceBuffer {
     STATE.setRelease(this, OPEN);
   }
 
-  /** Notes that a graph uses it, which must see for ever that it was closed. */
+  @Override
+  public boolean isPartOf(Object whole) {
+    return this == whole || root == whole;
+  }
+
+  @Override
   public void capture() {
     root.captured = true;
   }
@@ -286,18 +291,6 @@ public final class CudaBuffer implements DeviceBuffer {
     if (closeUnheld() && release != null) {
       device.whenUnused(this, release);
     }
-  }
-
-  /** Whether {@code part} is the buffer {@code whole} or a slice of it. */
-  public static boolean isPart(@Nullable Object part, Object whole) {
-    return part == whole || part instanceof CudaBuffer buffer && buffer.root == whole;
-  }
-
-  /** Whether an operation uses a buffer or a slice of it. */
-  public static boolean isUsed(Work work, Object buffer) {
-    return isPart(work.send, buffer)
-        || isPart(work.recv, buffer)
-        || isPart(work.op.deviceScalar(), buffer);
   }
 
   /** Throws if unfinished works use it or its slices, open or closed: its memory must stay. */

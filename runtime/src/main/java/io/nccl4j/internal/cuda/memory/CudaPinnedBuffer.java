@@ -3,11 +3,12 @@ package io.nccl4j.internal.cuda.memory;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Page-locked host memory. It owns its block of the device's pinned heap. */
-public final class CudaPinnedBuffer implements PinnedBuffer {
+public final class CudaPinnedBuffer implements PinnedBuffer, Resource {
   private final DeviceMemory device;
   private final PinnedHeap.Block block;
   private final AtomicBoolean closed = new AtomicBoolean();
@@ -31,6 +32,12 @@ public final class CudaPinnedBuffer implements PinnedBuffer {
     return block.segment().byteSize();
   }
 
+  @Override
+  public boolean isPartOf(Object whole) {
+    return this == whole;
+  }
+
+  @Override
   public boolean isClosed() {
     return closed.get();
   }

@@ -5,13 +5,11 @@ import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.memory.PoolChunk;
 import io.nccl4j.internal.memory.StreamPool;
 import io.nccl4j.internal.schedule.GroupScope;
-import io.nccl4j.internal.spi.EngineStream;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -86,11 +84,6 @@ public final class CudaPool extends StreamPool<CudaBuffer> {
       super(pool, chunk, address, size);
       pointer = MemorySegment.ofAddress(address);
     }
-  }
-
-  @Override
-  protected @Nullable EngineStream<?> engineStream(@Nullable Stream stream) {
-    return stream instanceof EngineStream<?> own && own.device() == device() ? own : null;
   }
 
   @Override

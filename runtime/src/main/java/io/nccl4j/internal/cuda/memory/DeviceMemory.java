@@ -113,7 +113,7 @@ public final class DeviceMemory {
    * {@link #sweep()}.
    */
   void whenUnused(Object buffer, Runnable release) {
-    if (GroupScope.collected().stream().anyMatch(work -> CudaBuffer.isUsed(work, buffer))) {
+    if (GroupScope.collected().stream().anyMatch(work -> work.uses(buffer))) {
       GroupScope.afterGroups(
           () -> {
             whenSafe(users.usesOf(buffer)::areOver, release);

@@ -9,6 +9,8 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.schedule.ScheduledStream;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -44,14 +46,14 @@ public final class PtxKernel implements CudaKernel {
   }
 
   /** A run of a kernel as a stream or graph holds it: what must stay open until it has run. */
-  public record Run(PtxKernel kernel, List<CudaBuffer> buffers) {
-    /** Whether it uses a buffer, or is of that module. */
-    public boolean uses(Object whole) {
-      return kernel.module == whole || buffers.stream().anyMatch(b -> CudaBuffer.isPart(b, whole));
+  public record Run(PtxKernel kernel, List<CudaBuffer> buffers) implements Resource {
+    @Override
+    public boolean isPartOf(Object whole) {
+      return kernel.module == whole || buffers.stream().anyMatch(b -> b.isPartOf(whole));
     }
 
-    /** Whether what it needs is no longer open. */
-    public boolean usesClosed() {
+    @Override
+    public boolean isClosed() {
       return kernel.module.isClosed() || buffers.stream().anyMatch(CudaBuffer::isClosed);
     }
 
@@ -101,7 +103,8 @@ public final class PtxKernel implements CudaKernel {
       int sharedBytes,
       Object... arguments) {
     module.requireOpen();
-    KernelStream own = requireStream(stream);
+    ScheduledStream<?> scheduled = requireStream(stream);
+    KernelStream own = (KernelStream) scheduled.engine();
     if (grid == null || block == null || arguments == null) {
       throw new InvalidArgumentException(
           "launch: the grid, the block or the array of arguments is null", "pass all");
@@ -109,7 +112,7 @@ public final class PtxKernel implements CudaKernel {
     requireShape(grid, block, sharedBytes);
     signature.requireFitting(name, arguments);
     List<CudaBuffer> buffers = buffers(arguments);
-    own.awaitRoom();
+    scheduled.awaitRoom();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment values = values(arguments, arena);
       own.run(
@@ -130,8 +133,8 @@ public final class PtxKernel implements CudaKernel {
     }
   }
 
-  private KernelStream requireStream(@Nullable Stream stream) {
-    if (!(stream instanceof KernelStream own)) {
+  private ScheduledStream<?> requireStream(@Nullable Stream stream) {
+    if (!(stream instanceof ScheduledStream<?> own) || !(own.engine() instanceof KernelStream)) {
       throw new InvalidArgumentException(
           "launch: the stream is " + (stream == null ? "null" : "not of a cuda device"),
           "pass a cuda stream");

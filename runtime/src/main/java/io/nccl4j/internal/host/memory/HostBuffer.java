@@ -6,6 +6,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.spi.HeapArrays;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -18,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
  * pool uses its buffers again for other blocks, when all works with them are done.
  */
-public final class HostBuffer implements DeviceBuffer {
+public final class HostBuffer implements DeviceBuffer, Resource {
   private static final VarHandle CLOSED;
 
   static {
@@ -100,7 +101,12 @@ public final class HostBuffer implements DeviceBuffer {
     CLOSED.setRelease(this, false);
   }
 
-  /** Notes that a graph uses it, which must see for ever that it was closed. */
+  @Override
+  public boolean isPartOf(Object whole) {
+    return this == whole || root == whole;
+  }
+
+  @Override
   public void capture() {
     root.captured = true;
   }

@@ -6,6 +6,7 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -14,7 +15,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * Host memory beside a host device: plain native memory, since the device is the host. It owns its
  * arena.
  */
-public final class HostPinnedBuffer implements PinnedBuffer {
+public final class HostPinnedBuffer implements PinnedBuffer, Resource {
   private final Arena arena = Arena.ofShared();
   private final MemorySegment segment;
   private final MemoryBook.Booking booking;
@@ -47,6 +48,12 @@ public final class HostPinnedBuffer implements PinnedBuffer {
     return segment.byteSize();
   }
 
+  @Override
+  public boolean isPartOf(Object whole) {
+    return this == whole;
+  }
+
+  @Override
   public boolean isClosed() {
     return closed.get();
   }

@@ -2,14 +2,11 @@ package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.memory.PoolChunk;
 import io.nccl4j.internal.memory.StreamPool;
 import io.nccl4j.internal.schedule.GroupScope;
-import io.nccl4j.internal.spi.EngineStream;
 import java.lang.foreign.MemorySegment;
-import org.jspecify.annotations.Nullable;
 
 /**
  * A pool over the heap. Its chunks are blocks of the heap, so that peers reach its buffers like all
@@ -53,11 +50,6 @@ public final class HostPool extends StreamPool<HostBuffer> {
     protected void free() {
       heap.free(own, ProcessMemory.self().quarantine().whenUntouched(address(), own.bytes()));
     }
-  }
-
-  @Override
-  protected @Nullable EngineStream<?> engineStream(@Nullable Stream stream) {
-    return stream instanceof EngineStream<?> own ? own : null;
   }
 
   @Override

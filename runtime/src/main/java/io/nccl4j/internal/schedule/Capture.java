@@ -5,22 +5,18 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeSet;
-import java.util.function.Function;
 
 /**
  * The nodes of a capture under way, and for each stream in it the nodes that the next one comes
  * after. Used by one thread at a time, as its streams are.
  *
- * @param <S> the backend's streams
- * @param <N> the backend's nodes
+ * @param <W> the backend's work
  */
-public final class CaptureNodes<S, N> {
-  private final S origin;
-  private final Function<N, int[]> after;
-  private final List<N> nodes = new ArrayList<>();
-  private final Map<S, TreeSet<Integer>> frontiers = new HashMap<>();
+public class Capture<W extends Work> {
+  private final StreamEngine<W> origin;
+  private final List<GraphNode<W>> nodes = new ArrayList<>();
+  private final Map<StreamEngine<W>, TreeSet<Integer>> frontiers = new HashMap<>();
   private int works;
   private volatile boolean ended;
 
@@ -28,25 +24,23 @@ public final class CaptureNodes<S, N> {
    * A capture that begins.
    *
    * @param origin the stream on which it begins and ends
-   * @param after the nodes that a node comes after, by their places in the capture
    */
-  public CaptureNodes(S origin, Function<N, int[]> after) {
+  public Capture(StreamEngine<W> origin) {
     this.origin = origin;
-    this.after = after;
     frontiers.put(origin, new TreeSet<>());
   }
 
   /** Whether the capture is over. */
-  public boolean hasEnded() {
+  public final boolean hasEnded() {
     return ended;
   }
 
   /** Numbers works in the order of their calls. */
-  public int nextOrder() {
+  final int nextOrder() {
     return works++;
   }
 
-  private TreeSet<Integer> of(S stream) {
+  private TreeSet<Integer> of(StreamEngine<W> stream) {
     TreeSet<Integer> frontier = frontiers.get(stream);
     if (frontier == null) {
       throw new IllegalStateException("the stream is not in the capture");
@@ -55,12 +49,33 @@ public final class CaptureNodes<S, N> {
   }
 
   /** The nodes after which the stream's next one comes. */
-  public int[] frontier(S stream) {
+  final int[] frontier(StreamEngine<W> stream) {
     return of(stream).stream().mapToInt(Integer::intValue).toArray();
   }
 
-  /** Adds a node that was made with the stream's {@link #frontier}. */
-  public void add(S stream, N node) {
+  /** Adds a plan of linked works, which are the graph's from now on. */
+  public final void addPlan(StreamEngine<W> stream, W first) {
+    List<W> works = new ArrayList<>();
+    for (Work work = first; work != null; ) {
+      Work next = work.next;
+      work.next = null;
+      works.add(own(work));
+      work = next;
+    }
+    add(stream, GraphNode.plan(List.copyOf(works), frontier(stream)));
+  }
+
+  @SuppressWarnings("unchecked") // a plan holds works of one backend
+  private W own(Work work) {
+    return (W) work;
+  }
+
+  /** Adds a copy, a fill or a kernel. */
+  public final void addTransfer(StreamEngine<W> stream, GraphNode.Transfer transfer) {
+    add(stream, GraphNode.transfer(transfer, frontier(stream)));
+  }
+
+  private void add(StreamEngine<W> stream, GraphNode<W> node) {
     TreeSet<Integer> frontier = of(stream);
     frontier.clear();
     frontier.add(nodes.size());
@@ -71,30 +86,26 @@ public final class CaptureNodes<S, N> {
    * Makes the stream's next node come after these nodes, too; the stream joins if it is not in the
    * capture yet.
    */
-  public void join(S stream, int[] others) {
+  final void join(StreamEngine<W> stream, int[] others) {
     TreeSet<Integer> frontier = frontiers.computeIfAbsent(stream, ignored -> new TreeSet<>());
     for (int node : others) {
       frontier.add(node);
     }
   }
 
-  /** The streams in the capture. */
-  public Set<S> streams() {
-    return Set.copyOf(frontiers.keySet());
+  /** Whether it began on this stream, where it must end. */
+  public final boolean beganOn(StreamEngine<W> stream) {
+    return stream == origin;
   }
 
-  /**
-   * A stream is closed: the capture goes on without it, or is over if it began there.
-   *
-   * @return whether it is over
-   */
-  public boolean drop(S stream) {
-    if (stream == origin) {
-      ended = true;
+  /** A stream is closed: the capture goes on without it, or is over if it began there. */
+  public final void drop(StreamEngine<W> stream) {
+    if (beganOn(stream)) {
+      end();
     } else {
       frontiers.remove(stream);
+      stream.leaveCapture();
     }
-    return ended;
   }
 
   /**
@@ -102,17 +113,18 @@ public final class CaptureNodes<S, N> {
    *
    * @throws InvalidUsageException that says so
    */
-  public void requireOrigin(S stream) {
-    if (stream != origin) {
+  public final void requireOrigin(StreamEngine<W> stream) {
+    if (!beganOn(stream)) {
       throw new InvalidUsageException(
           "endCapture: this stream joined a capture that began on another stream",
           "end it where it began");
     }
   }
 
-  /** Ends the capture, whether or not its nodes can be had. */
-  public void end() {
+  /** Ends the capture for all its streams, whether or not its nodes can be had. */
+  public final void end() {
     ended = true;
+    frontiers.keySet().forEach(StreamEngine::leaveCapture);
   }
 
   /**
@@ -120,7 +132,7 @@ public final class CaptureNodes<S, N> {
    *
    * @throws InvalidUsageException if a stream that joined was not joined back
    */
-  public List<N> joinedNodes() {
+  public final List<GraphNode<W>> joinedNodes() {
     boolean[] reached = new boolean[nodes.size()];
     of(origin).forEach(node -> reach(node, reached));
     for (boolean node : reached) {
@@ -137,7 +149,7 @@ public final class CaptureNodes<S, N> {
   private void reach(int node, boolean[] reached) {
     if (!reached[node]) {
       reached[node] = true;
-      for (int before : after.apply(nodes.get(node))) {
+      for (int before : nodes.get(node).after()) {
         reach(before, reached);
       }
     }
