@@ -58,6 +58,14 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.host.layout..")
           .layer("host.memory")
           .definedBy("io.nccl4j.internal.host.memory..")
+          .layer("host.engine")
+          .definedBy("io.nccl4j.internal.host.engine..")
+          .layer("host.life")
+          .definedBy("io.nccl4j.internal.host.life..")
+          .layer("host.progress")
+          .definedBy("io.nccl4j.internal.host.progress..")
+          .layer("host.join")
+          .definedBy("io.nccl4j.internal.host.join..")
           .layer("host")
           .definedBy("io.nccl4j.internal.host")
           .layer("cuda.driver")
@@ -108,6 +116,51 @@ final class ArchitectureTest {
               "bootstrap",
               "bindings",
               "host.layout")
+          .whereLayer("host.engine")
+          .mayOnlyAccessLayers(
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "host.kernel",
+              "host.layout",
+              "host.memory")
+          .whereLayer("host.life")
+          .mayOnlyAccessLayers(
+              "api",
+              "machine",
+              "spi",
+              "operation",
+              "schedule",
+              "memory",
+              "bindings",
+              "liveness",
+              "host.layout",
+              "host.memory",
+              "host.engine")
+          .whereLayer("host.progress")
+          .mayOnlyAccessLayers(
+              "api",
+              "machine",
+              "spi",
+              "schedule",
+              "bindings",
+              "host.layout",
+              "host.memory",
+              "host.engine",
+              "host.life")
+          .whereLayer("host.join")
+          .mayOnlyAccessLayers(
+              "api",
+              "spi",
+              "schedule",
+              "bootstrap",
+              "bindings",
+              "host.layout",
+              "host.memory",
+              "host.life")
           .whereLayer("host")
           .mayOnlyAccessLayers(
               "api",
@@ -121,7 +174,11 @@ final class ArchitectureTest {
               "liveness",
               "host.layout",
               "host.memory",
-              "host.kernel")
+              "host.kernel",
+              "host.engine",
+              "host.life",
+              "host.progress",
+              "host.join")
           .whereLayer("cuda.driver")
           .mayOnlyAccessLayers("api", "spi", "schedule", "bindings")
           .whereLayer("cuda.memory")
@@ -195,6 +252,10 @@ final class ArchitectureTest {
               "io.nccl4j.internal.host.vector..",
               "io.nccl4j.internal.host.layout..",
               "io.nccl4j.internal.host.memory..",
+              "io.nccl4j.internal.host.engine..",
+              "io.nccl4j.internal.host.life..",
+              "io.nccl4j.internal.host.progress..",
+              "io.nccl4j.internal.host.join..",
               "io.nccl4j.internal.cuda..",
               "io.nccl4j.internal.core..")
           .allowEmptyShould(true);

@@ -32,7 +32,7 @@ final class GraphNumbers {
     collectives = own.stream().filter(HostWork::isCollective).toArray(HostWork[]::new);
     messages = own.stream().filter(work -> !work.isCollective()).toArray(HostWork[]::new);
     for (HostWork message : messages) {
-      message.signature = communicator.sign(message);
+      message.signature = communicator.numbers().sign(message);
     }
     calls = new long[2 * collectives.length];
     factors = new int[collectives.length];
@@ -43,7 +43,7 @@ final class GraphNumbers {
       calls[2 * i] = collectives[i].code();
       calls[2 * i + 1] = collectives[i].count;
       factor *= Signature.FACTOR;
-      sum = Signature.chain(sum, communicator.sign(collectives[i]));
+      sum = Signature.chain(sum, communicator.numbers().sign(collectives[i]));
       factors[i] = factor;
       sums[i] = sum;
     }
@@ -66,10 +66,10 @@ final class GraphNumbers {
    */
   int reserve(long[] numbers, int at) {
     int last = collectives.length - 1;
-    numbers[at++] = communicator.issueAll(calls);
-    numbers[at++] = last < 0 ? 0 : communicator.signAll(factors[last], sums[last]);
+    numbers[at++] = communicator.numbers().issueAll(calls);
+    numbers[at++] = last < 0 ? 0 : communicator.numbers().signAll(factors[last], sums[last]);
     for (HostWork message : messages) {
-      numbers[at++] = communicator.nextInLane(message);
+      numbers[at++] = communicator.numbers().nextInLane(message);
     }
     return at;
   }

@@ -8,11 +8,14 @@ import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.MemoryPrediction;
 import io.nccl4j.MemoryQuery;
-import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.host.join.Joining;
+import io.nccl4j.internal.host.join.Place;
+import io.nccl4j.internal.host.join.Provisions;
 import io.nccl4j.internal.host.layout.ControlBlock;
-import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.life.LocalPart;
+import io.nccl4j.internal.host.life.ProcessGroup;
 import io.nccl4j.internal.host.memory.ControlBlocks;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.HostMemory;
@@ -20,16 +23,12 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.spi.BackendRuntime;
-import io.nccl4j.internal.spi.Interrupts;
 import java.lang.foreign.MemorySegment;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.UUID;
-import java.util.function.IntFunction;
 import java.util.stream.IntStream;
-import org.jspecify.annotations.Nullable;
 
 /** The host backend: its devices, and how ranks join as threads or processes. */
 public final class HostBackend implements BackendRuntime {
@@ -86,19 +85,18 @@ public final class HostBackend implements BackendRuntime {
   @Override
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     int nranks = requested.size();
-    requireRanks(nranks);
+    Joining.requireRanks(nranks);
     HostMemory.require((HostDevice) requested.getFirst(), nranks, nranks, config);
     HostDevice first = (HostDevice) requested.getFirst();
     ControlBlocks controlBlocks = ProcessMemory.self().controlBlocks();
     long handle = controlBlocks.create(first.account(), nranks);
     HostHeap.Block block = controlBlocks.get(handle);
     ControlBlock control = ControlBlock.find(block.segment(), block.offset(), nranks, 0);
-    String name = nameOf(config, control);
-    List<Provisions> provisions = new ArrayList<>();
+    String name = Joining.nameOf(config, control);
+    List<Provisions<HostWork>> provisions = new ArrayList<>();
     try {
       for (int r = 0; r < nranks; r++) {
-        HostDevice device = (HostDevice) requested.get(r);
-        provisions.add(Provisions.take(r, device, config, name, false));
+        provisions.add(Provisions.take(r, requested.get(r), config, name, false, HostWork::new));
       }
     } catch (RuntimeException | Error e) {
       provisions.forEach(Provisions::giveBack);
@@ -110,6 +108,7 @@ public final class HostBackend implements BackendRuntime {
     MemorySegment[] heaps = {block.segment()};
     ProcessGroup group = new ProcessGroup(control, processes, pids, heaps, 0, name);
     List<HostCommunicator> ranks = new ArrayList<>();
+    List<Place<HostWork>> places = new ArrayList<>();
     for (int r = 0; r < nranks; r++) {
       try {
         LocalPart part =
@@ -118,8 +117,18 @@ public final class HostBackend implements BackendRuntime {
                 r,
                 block,
                 () -> new LocalPart(control, new int[nranks], group, handle, block));
-        HostDevice device = (HostDevice) requested.get(r);
-        ranks.add(create(r, device, Objects.requireNonNull(part), config, name, provisions.get(r)));
+        Place<HostWork> place =
+            new Place<>(
+                r,
+                requested.get(r),
+                Objects.requireNonNull(part),
+                config,
+                name,
+                provisions.get(r),
+                System.nanoTime(),
+                k -> null);
+        ranks.add(HostCommunicator.create(place));
+        places.add(place);
       } catch (RuntimeException | Error e) {
         for (int rest = r + 1; rest < nranks; rest++) {
           LocalPart.lost(control, rest);
@@ -129,8 +138,8 @@ public final class HostBackend implements BackendRuntime {
         throw e;
       }
     }
-    for (HostCommunicator rank : ranks) {
-      rank.awaitAll(System.nanoTime(), k -> null);
+    for (int r = 0; r < nranks; r++) {
+      ranks.get(r).awaitAll(places.get(r));
     }
     return List.copyOf(ranks);
   }
@@ -138,75 +147,13 @@ public final class HostBackend implements BackendRuntime {
   @Override
   public Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
-    return Joining.join((HostDevice) device, nranks, id, rank, config);
-  }
-
-  /**
-   * Creates a rank in a part that it has joined, and waits until the others have. All of them have
-   * agreed to come.
-   *
-   * @param start when the call began, which the init timeout counts from
-   * @param whyNever says why a rank that has not come will not come any more; null if it may
-   */
-  static HostCommunicator attach(
-      int rank,
-      HostDevice device,
-      LocalPart part,
-      CommunicatorConfig config,
-      String name,
-      Provisions provisions,
-      long start,
-      IntFunction<@Nullable NcclException> whyNever) {
-    HostCommunicator communicator = create(rank, device, part, config, name, provisions);
-    try {
-      communicator.awaitAll(deadline(start, config.initTimeout()), whyNever);
-      return communicator;
-    } catch (NcclException e) {
-      communicator.health().fail(Interrupts.asFailure(e));
-      communicator.close();
-      throw e;
-    }
-  }
-
-  /** Creates a rank in a part it has joined, which it leaves again if that fails. */
-  private static HostCommunicator create(
-      int rank,
-      HostDevice device,
-      LocalPart part,
-      CommunicatorConfig config,
-      String name,
-      Provisions provisions) {
-    try {
-      return HostCommunicator.create(rank, device, part, config, name, provisions);
-    } catch (RuntimeException | Error e) {
-      LocalPart.lost(part.control(), rank);
-      part.leave();
-      provisions.giveBack();
-      throw e;
-    }
-  }
-
-  private static long deadline(long start, Duration timeout) {
-    // Half the range of the clock is 146 years, and differences stay right.
-    return start + Math.min(timeout.toNanos(), Long.MAX_VALUE / 2);
+    HostDevice own = (HostDevice) device;
+    return HostCommunicator.attach(
+        Joining.join(own, own.account(), nranks, id, rank, config, HostWork::new));
   }
 
   @Override
   public void checkRanks(int nranks) {
-    requireRanks(nranks);
-  }
-
-  static void requireRanks(int nranks) {
-    if (nranks < 1 || nranks > Layout.MAX_RANKS) {
-      throw new InvalidArgumentException(
-          "nranks is " + nranks,
-          "the host backend has communicators of 1 to " + Layout.MAX_RANKS + " ranks");
-    }
-  }
-
-  /** The name that was asked for, or one that all ranks come to by themselves. */
-  static String nameOf(CommunicatorConfig config, ControlBlock control) {
-    String given = config.name();
-    return given == null ? control.name() : given;
+    Joining.requireRanks(nranks);
   }
 }

@@ -11,30 +11,45 @@ import io.nccl4j.MemoryReport;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.Stream;
+import io.nccl4j.internal.host.engine.CollectiveEngine;
+import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.LaneEngine;
+import io.nccl4j.internal.host.engine.OwnSegments;
+import io.nccl4j.internal.host.engine.RankView;
+import io.nccl4j.internal.host.join.Arrival;
+import io.nccl4j.internal.host.join.Place;
+import io.nccl4j.internal.host.join.Provisions;
+import io.nccl4j.internal.host.join.Split;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.life.Activity;
+import io.nccl4j.internal.host.life.Explanation;
+import io.nccl4j.internal.host.life.Health;
+import io.nccl4j.internal.host.life.LocalPart;
+import io.nccl4j.internal.host.life.LocalRank;
 import io.nccl4j.internal.host.memory.BufferUser;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.host.progress.Placement;
+import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.operation.Operation;
-import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.Failures;
+import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.IntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -44,18 +59,16 @@ import org.jspecify.annotations.Nullable;
  * <p>It owns its part of the control block from the moment it is alive until it has left, and its
  * staging area.
  */
-final class HostCommunicator extends ScheduledCommunicator<HostWork> implements BufferUser {
+final class HostCommunicator extends ScheduledCommunicator<HostWork>
+    implements BufferUser, LocalRank {
   private static final int NOBODY = 0;
   private static final int SOMEBODY = 1;
-  private static final VarHandle ISSUED;
   private static final VarHandle COMPARING;
-  private static final VarHandle LANE = MethodHandles.arrayElementVarHandle(long[].class);
 
   static {
     try {
-      MethodHandles.Lookup lookup = MethodHandles.lookup();
-      ISSUED = lookup.findVarHandle(HostCommunicator.class, "issued", long.class);
-      COMPARING = lookup.findVarHandle(HostCommunicator.class, "comparing", int.class);
+      COMPARING =
+          MethodHandles.lookup().findVarHandle(HostCommunicator.class, "comparing", int.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -65,23 +78,17 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   private final CommunicatorConfig config;
   private final LocalPart part;
   private final ControlBlock control;
-  private final boolean spansProcesses;
-  private final Ledger ledger;
+  private final Numbers numbers;
   private final Explanation explanation;
+  private final Activity<HostWork> activity;
   private final Health health;
+  private final RankView view;
   private final Placement placement;
   private final MemoryBook.Account account;
   private final MemoryBook.Booking fifoBooking;
   private final HostHeap.@Nullable Block staging;
-  private final MemorySegment[] heapOf;
-  private final long[] stagingOf;
-  private final long[] sendSeq;
-  private final long[] recvSeq;
   private final CollectiveEngine collectives;
   private final LaneEngine lanes;
-
-  private long issued;
-  private int signature;
 
   /** Whether a thread looks at others' outboxes, which it may not do after the close. */
   @SuppressWarnings("unused") // by VarHandle
@@ -90,82 +97,86 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   private volatile boolean told;
 
   private final Object closing = new Object();
-  private final AtomicInteger graphs = new AtomicInteger();
-  private final AtomicInteger splits = new AtomicInteger();
   private final AtomicLong graphLaunches = new AtomicLong();
   private final AtomicLong fifoFull = new AtomicLong();
   private final AtomicLong fifoWaitNanos = new AtomicLong();
-  private volatile int lastInUse;
-  private volatile boolean closed;
 
-  private HostCommunicator(
-      int rank,
-      HostDevice device,
-      LocalPart part,
-      CommunicatorConfig config,
-      String name,
-      Provisions provisions) {
-    super(rank, part.nranks(), device, provisions.fifo());
-    this.name = name;
-    this.config = config;
-    this.part = part;
+  private HostCommunicator(Place<HostWork> place) {
+    super(place.rank(), place.part().nranks(), place.device(), place.provisions().fifo());
+    Provisions<HostWork> provisions = place.provisions();
+    int rank = place.rank();
+    this.name = place.name();
+    this.config = place.config();
+    this.part = place.part();
     this.control = part.control();
-    this.spansProcesses = part.spansProcesses();
-    this.ledger = new Ledger(control, rank);
-    this.explanation = new Explanation(this, ledger, part);
-    this.health = new Health(this, part, explanation, config.operationTimeout().toNanos());
+    Ledger ledger = new Ledger(control, rank);
+    this.numbers = new Numbers(ledger, part.nranks());
+    this.explanation = new Explanation(name, rank, provisions.fifo(), ledger, part);
+    this.activity = new Activity<>(provisions.fifo());
+    long timeout = config.operationTimeout().toNanos();
+    this.health = new Health(rank, part, explanation, activity, timeout);
     int nranks = part.nranks();
     account = provisions.account();
     fifoBooking = provisions.fifoBooking();
     placement = new Placement(control, rank, nranks);
-    heapOf = new MemorySegment[nranks];
-    stagingOf = new long[nranks];
-    sendSeq = new long[nranks + LONGS];
-    recvSeq = new long[nranks + LONGS];
     staging = provisions.staging();
     if (staging != null) {
       control.setPlain(control.staging(rank), staging.offset());
     }
-    collectives = new CollectiveEngine(this, control);
-    lanes = new LaneEngine(this, control);
+    part.segments()[rank] = new OwnSegments(nranks);
+    view = new RankView(rank, part.spansProcesses(), control, health, part.segments(), account);
+    collectives = new CollectiveEngine(view);
+    lanes = new LaneEngine(view);
   }
 
   /** A rank that the others can see; it is usable after {@link #awaitAll}. */
-  static HostCommunicator create(
-      int rank,
-      HostDevice device,
-      LocalPart part,
-      CommunicatorConfig config,
-      String name,
-      Provisions provisions) {
-    HostCommunicator communicator =
-        new HostCommunicator(rank, device, part, config, name, provisions);
-    WorkFifo<HostWork> fifo = provisions.fifo();
-    for (int i = 0; i < fifo.capacity(); i++) {
-      fifo.at(i).communicator = communicator;
+  static HostCommunicator create(Place<HostWork> place) {
+    try {
+      HostCommunicator communicator = new HostCommunicator(place);
+      communicator.appear();
+      return communicator;
+    } catch (RuntimeException | Error e) {
+      place.giveUp();
+      throw e;
     }
-    part.set(rank, communicator);
-    HostProcess.self().add(communicator);
-    device.add(communicator);
-    communicator.control.setRelease(
-        communicator.control.state(rank), RankState.of(RankState.ALIVE, 0, 0));
-    return communicator;
+  }
+
+  /** The same, when the others have come, too. */
+  static HostCommunicator attach(Place<HostWork> place) {
+    HostCommunicator communicator = create(place);
+    try {
+      communicator.awaitAll(place);
+      return communicator;
+    } catch (NcclException e) {
+      communicator.health.fail(Interrupts.asFailure(e));
+      communicator.close();
+      throw e;
+    }
+  }
+
+  private void appear() {
+    WorkFifo<HostWork> fifo = fifo();
+    for (int i = 0; i < fifo.capacity(); i++) {
+      fifo.at(i).communicator = this;
+    }
+    part.set(rank(), this, account);
+    HostProcess.self().add(this);
+    ((HostDevice) device()).add(this);
+    control.setRelease(control.state(rank()), RankState.of(RankState.ALIVE, 0, 0));
   }
 
   /**
    * Waits until all ranks are there.
    *
-   * @param whyNever see {@link Arrival}
    * @throws DeadlineException if they are not in time
    * @throws PeerFailedException if one says of itself what cannot be
    */
-  void awaitAll(long deadlineNanos, IntFunction<@Nullable NcclException> whyNever) {
-    Arrival.await(this, control, part, deadlineNanos, whyNever);
+  void awaitAll(Place<HostWork> place) {
+    Arrival.await(place);
+    boolean spans = part.spansProcesses();
     for (int k = 0; k < nranks(); k++) {
-      heapOf[k] = part.group().heap(part.processOf(k));
-      if (spansProcesses) {
-        stagingOf[k] = stagingAt(k, control.getPlain(control.staging(k)));
-      }
+      MemorySegment heap = part.group().heap(part.processOf(k));
+      view.found(k, heap, spans ? stagingAt(k, heap) : 0);
       if (!part.group().isWatchable(part.processOf(k))) {
         throw ControlBlock.impossible(k, "has put no mutex where its death would show");
       }
@@ -173,24 +184,18 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
     part.group().watch();
   }
 
-  private long stagingAt(int k, long offset) {
-    if (offset < 0 || offset > heapOf[k].byteSize() - Layout.STAGING_BYTES) {
+  private long stagingAt(int k, MemorySegment heap) {
+    long offset = control.getPlain(control.staging(k));
+    if (offset < 0 || offset > heap.byteSize() - Layout.STAGING_BYTES) {
       throw ControlBlock.impossible(
           k,
           "says that its staging area lies at byte "
               + offset
               + " of its heap of "
-              + heapOf[k].byteSize()
+              + heap.byteSize()
               + " B");
     }
     return offset;
-  }
-
-  // ---- for the engines
-
-  /** What this rank has taken. */
-  MemoryBook.Account account() {
-    return account;
   }
 
   CollectiveEngine collectives() {
@@ -201,33 +206,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
     return lanes;
   }
 
-  boolean spansProcesses() {
-    return spansProcesses;
-  }
-
-  /** The rank's heap as mapped here. */
-  MemorySegment heapOf(int rank) {
-    return heapOf[rank];
-  }
-
-  long stagingOf(int rank) {
-    return stagingOf[rank];
-  }
-
-  /**
-   * The communicator of a rank of this process, whose segments can be used directly; null for other
-   * ranks.
-   */
-  @Nullable HostCommunicator local(int rank) {
-    return part.rank(rank);
-  }
-
   LocalPart part() {
     return part;
-  }
-
-  Ledger ledger() {
-    return ledger;
   }
 
   // ---- submitting
@@ -239,14 +219,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
 
   @Override
   protected void requireQuiet(DeviceBuffer buffer, Operation operation) {
-    ProcessMemory.self()
-        .quarantine()
-        .requireQuiet(buffer.address(), buffer.byteSize(), operation.label());
+    ProcessMemory.self().quarantine().requireQuiet((HostBuffer) buffer, operation.label());
   }
 
   @Override
   protected void requireReady() {
-    if (closed) {
+    if (health.isClosed()) {
       throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
     }
     health.look();
@@ -263,72 +241,16 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
 
   @Override
   protected void assign(HostWork work) {
-    work.reset();
-    if (work.isCollective()) {
-      work.seq = issued + 1;
-      ISSUED.setOpaque(this, work.seq);
-      ledger.collective(work, work.seq);
-      signature = Signature.chain(signature, sign(work));
-      work.signature = signature;
-    } else {
-      work.seq = nextInLane(work);
-      work.signature = sign(work);
-    }
+    numbers.assign(work);
   }
 
-  /** Numbers a send or receive, by the submitting thread, and notes it. It is not touched. */
-  long nextInLane(HostWork work) {
-    long[] lane = work.operation == Operation.SEND ? sendSeq : recvSeq;
-    long seq = lane[work.root] + 1;
-    LANE.setOpaque(lane, work.root, seq);
-    ledger.message(work, seq);
-    return seq;
+  Numbers numbers() {
+    return numbers;
   }
 
-  /** How far this rank has got in calling what a work of another rank needs of it. Any thread. */
-  boolean hasCalled(HostWork work, int other) {
-    long called =
-        work.isCollective()
-            ? (long) ISSUED.getOpaque(this)
-            : (long) LANE.getOpaque(work.operation == Operation.SEND ? recvSeq : sendSeq, other);
-    return called >= work.seq;
-  }
-
-  /** What a work adds to the signature, or its own one if it is a send or receive. */
-  int sign(HostWork work) {
-    return work.isCollective()
-        ? Signature.of(work.code(), work.signedCount(nranks()))
-        // Both sides of a lane must come to the same: only what both know.
-        : Signature.of(Signature.code(Operation.SEND, work.type.ordinal(), 0, 0), work.count);
-  }
-
-  /**
-   * Numbers and notes a graph's collectives, by the submitting thread.
-   *
-   * @param calls see {@link Ledger#collectives}
-   * @return the number before the first
-   */
-  long issueAll(long[] calls) {
-    long before = issued;
-    ISSUED.setOpaque(this, ledger.collectives(calls, before));
-    return before;
-  }
-
-  /**
-   * Goes on to the signature of a graph's last collective.
-   *
-   * @param factor what all of them together multiply the signature before with
-   * @param sum what they add then
-   * @return the signature before
-   */
-  int signAll(int factor, int sum) {
-    int before = signature;
-    signature = before * factor + sum;
-    return before;
-  }
-
-  long issuedCollectives() {
-    return issued;
+  @Override
+  public boolean hasEndedWithout(EngineWork work, int other) {
+    return hasTaskEnded() && !numbers.hasCalled(work, other);
   }
 
   @Override
@@ -341,12 +263,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   /** A graph with operations of this communicator was launched. */
   void graphStarted() {
     graphLaunches.incrementAndGet();
-    graphs.incrementAndGet();
+    activity.graphs().incrementAndGet();
   }
 
   /** Such a graph has run, or was dropped. */
   void graphEnded() {
-    if (graphs.decrementAndGet() == 0 && !isHealthy()) {
+    if (activity.graphs().decrementAndGet() == 0 && !isHealthy()) {
       becomeQuietIfIdle();
     }
   }
@@ -376,7 +298,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
           head = position;
           since = now;
         } else if (now - since >= timeout) {
-          health.fail(explanation.noRoom(timeout));
+          boolean queued = stream != null && stream.holds(fifo().oldest());
+          health.fail(explanation.noRoom(timeout, numbers.collectives() + 1, queued));
           continue;
         }
         if (stream == null || !driveHead(stream, timeout - (now - since))) {
@@ -421,21 +344,16 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
     }
   }
 
-  /**
-   * Tells the others when this failed rank has no work left. It may have left, and its control
-   * block be gone.
-   */
-  synchronized void becomeQuietIfIdle() {
-    if (!closed && !isHealthy() && !isBusy() && splits.get() == 0) {
-      health.addFlag(RankState.QUIET);
-    }
+  void becomeQuietIfIdle() {
+    health.becomeQuietIfIdle();
   }
 
   boolean isHealthy() {
     return health.isGood();
   }
 
-  Health health() {
+  @Override
+  public Health health() {
     return health;
   }
 
@@ -450,7 +368,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   @Override
   public Optional<NcclException> failure() {
     if (!isHealthy()) {
-      lookAtPeers();
+      health.lookUnlessClosed();
       told();
     }
     return Optional.ofNullable(health.failure());
@@ -458,8 +376,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
 
   @Override
   public State state() {
-    lookAtPeers();
-    if (closed) {
+    health.lookUnlessClosed();
+    if (health.isClosed()) {
       return State.CLOSED;
     }
     NcclException cause = health.failure();
@@ -468,28 +386,16 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
         : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
   }
 
-  /** Looks for failures of other ranks. Any thread may, while it is in no call of this rank. */
-  void lookAtPeers() {
-    // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
-    synchronized (health) {
-      synchronized (this) {
-        if (!closed) {
-          health.look();
-        }
-      }
-    }
-  }
-
   @Override
   public CommunicatorCounters counters() {
     int unfinished = fifo().inUse();
     return new CommunicatorCounters(
-        (long) ISSUED.getOpaque(this),
-        sum(sendSeq),
-        sum(recvSeq),
+        numbers.collectives(),
+        numbers.sends(),
+        numbers.receives(),
         graphLaunches.get(),
         unfinished,
-        graphs.get(),
+        activity.graphs().get(),
         (long) fifo().capacity() * Work.BYTES,
         fifo().takenBytes(),
         fifo().highWaterBytes(),
@@ -501,31 +407,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   public MemoryReport memory() {
     ProcessMemory.self().heap().sweepIfWaiting();
     return new MemoryReport(this + " on " + device(), account.lines(), List.of());
-  }
-
-  private long sum(long[] lanes) {
-    long sum = 0;
-    for (int k = 0; k < nranks(); k++) {
-      sum += (long) LANE.getOpaque(lanes, k);
-    }
-    return sum;
-  }
-
-  /** Ranks called different things. Fails; the caller throws. */
-  NcclException mismatch(HostWork work, int peer) {
-    if (work.isCollective()) {
-      return mismatch(work.seq, peer);
-    }
-    NcclException e = explanation.messages(work, peer);
-    health.fail(e, RankState.LANE_MISMATCH, peer, work.seq);
-    return e;
-  }
-
-  private NcclException mismatch(long until, int peer) {
-    long seq = explanation.firstDifference(peer, until);
-    NcclException e = explanation.collectives(peer, seq);
-    health.fail(e, RankState.MISMATCH, peer, seq);
-    return e;
   }
 
   /**
@@ -541,7 +422,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
     try {
       int peer = collectives.compareLatest();
       if (peer >= 0) {
-        NcclException ignored = mismatch(collectives.completed(), peer);
+        NcclException ignored = health.mismatch(collectives.completed(), peer);
       }
       health.look();
     } finally {
@@ -569,7 +450,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
       for (int k = 0; k < nranks(); k++) {
         long seq = k == rank() ? 0 : collectives.lastDifference(k);
         if (seq != 0) {
-          return mismatch(seq, k);
+          return health.mismatch(seq, k);
         }
       }
       health.look();
@@ -580,13 +461,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   /** The program hears of the failure, by an operation if not at once. */
   void told() {
     told = true;
-  }
-
-  /** The counts of a pair in a v-form differ. Fails; the caller throws. */
-  NcclException countMismatch(HostWork work, int peer, long theirs, long own, String verb) {
-    NcclException e = explanation.counts(work, peer, theirs, own, verb);
-    health.fail(e, RankState.MISMATCH, peer, work.seq);
-    return e;
   }
 
   /** Those of open groups, too. */
@@ -622,57 +496,23 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
   public @Nullable HostCommunicator split(
       int color, int key, @Nullable CommunicatorConfig childConfig) {
     requireReady();
-    return Split.run(this, color, key, childConfig);
-  }
-
-  /** Whether operations are unfinished. */
-  boolean isBusy() {
-    return graphs.get() > 0 || anyInUse() != null;
-  }
-
-  /**
-   * A split begins: until it ends, this rank may touch the control block of a child, and is not
-   * quiet.
-   */
-  void enterSplit() {
-    splits.incrementAndGet();
-  }
-
-  /** A split has ended. */
-  void leaveSplit() {
-    splits.decrementAndGet();
-    if (!isHealthy()) {
-      becomeQuietIfIdle();
-    }
+    MemoryBook.Account of = ((HostDevice) device()).account();
+    Split<HostWork> split = new Split<>(this, health, of, HostWork::new);
+    return split.run(color, key, childConfig, HostCommunicator::attach);
   }
 
   @Override
   protected void abort(AbortedException reason) {
-    failUnlessClosed(reason, RankState.ABORTED);
-  }
-
-  /** Fails this communicator, unless it is closed and its control block may be gone. */
-  void failUnlessClosed(NcclException cause, int code) {
-    // In the order of whoever finds a failure: the health first, then what becomes quiet by it.
-    synchronized (health) {
-      synchronized (this) {
-        if (!closed) {
-          health.look();
-          health.fail(cause, code, rank(), 0);
-        }
-      }
-    }
+    health.failUnlessClosed(reason, RankState.ABORTED);
   }
 
   @Override
   public void close() {
     synchronized (closing) {
-      if (!closed) {
+      if (!health.isClosed()) {
         finishOwnWork();
         NcclException contradiction = compareFinally();
-        synchronized (this) {
-          closed = true;
-        }
+        health.close();
         depart();
         if (contradiction != null) {
           throw contradiction;
@@ -735,7 +575,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
 
   private void finishWorks(long start, boolean interrupted) {
     long timeout = config.closeTimeout().toNanos();
-    HostWork work = anyInUse();
+    HostWork work = activity.anyInUse();
     while (work != null) {
       HostStream stream = work.hostStream();
       if (stream != null) {
@@ -760,13 +600,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
               "launch or close the group first");
         }
       }
-      work = anyInUse();
+      work = activity.anyInUse();
     }
   }
 
   private void finishGraphs(long start, boolean interrupted) {
     long timeout = config.closeTimeout().toNanos();
-    while (graphs.get() > 0) {
+    while (activity.graphs().get() > 0) {
       long left = timeout - (System.nanoTime() - start);
       if (-left > timeout) {
         throw new InvalidUsageException(
@@ -785,28 +625,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork> implements 
 
   /** Gives up what is unfinished: whoever waited for it has waited long enough. */
   void closeEarly(String problem) {
-    failUnlessClosed(
+    health.failUnlessClosed(
         new AbortedException(
             problem, "synchronize before closing; close-timeout sets how long close waits"),
         RankState.LEFT_EARLY);
-  }
-
-  /**
-   * The search starts where the last one ended, so that dropping a full FIFO looks at each place
-   * about once.
-   */
-  private @Nullable HostWork anyInUse() {
-    int capacity = fifo().capacity();
-    int start = lastInUse;
-    for (int i = 0; i < capacity; i++) {
-      int index = start + i & capacity - 1;
-      HostWork work = fifo().at(index);
-      if (work.isInUse()) {
-        lastInUse = index;
-        return work;
-      }
-    }
-    return null;
   }
 
   @Override

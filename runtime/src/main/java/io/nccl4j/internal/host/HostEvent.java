@@ -1,6 +1,7 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Promise;

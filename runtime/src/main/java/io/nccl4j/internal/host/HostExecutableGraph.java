@@ -2,9 +2,16 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.Stream;
+import io.nccl4j.internal.host.engine.CollectiveEngine;
+import io.nccl4j.internal.host.engine.Lookahead;
+import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.memory.BufferUser;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.schedule.CapturedGraph;
 import io.nccl4j.internal.schedule.GraphEngine;
@@ -48,7 +55,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     numbers = numbersOf(steps);
     resources = resourcesOf(nodes);
     done = new boolean[steps.length];
-    lookahead = isChain(steps) ? new Lookahead(steps) : null;
+    lookahead = isChain(steps) ? lookahead(steps) : null;
   }
 
   static HostExecutableGraph of(HostGraph captured) {
@@ -85,13 +92,26 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     return true;
   }
 
+  private static Lookahead lookahead(GraphStep[] chain) {
+    HostWork[] works = new HostWork[chain.length];
+    CollectiveEngine[] engines = new CollectiveEngine[chain.length];
+    for (int i = 0; i < chain.length; i++) {
+      HostWork[] own = chain[i].works;
+      if (own.length == 1 && own[0].isCollective()) {
+        works[i] = own[0];
+        engines[i] = own[0].communicator.collectives();
+      }
+    }
+    return new Lookahead(works, engines);
+  }
+
   @Override
   public void launch(StreamEngine<HostWork> on) {
     for (Resource resource : resources) {
       if (resource instanceof HostBuffer buffer) {
         ProcessMemory.self()
             .quarantine()
-            .requireQuiet(buffer.address(), buffer.byteSize(), "launch");
+            .requireQuiet(buffer, "launch");
       }
     }
     // From here nothing can fail.
@@ -166,9 +186,13 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   private int stepChain(HostQueue stream, Lookahead ahead, int patience) {
     int before = first;
     while (first < steps.length) {
-      ahead.advance(stream, first);
-      HostWork small = ahead.work(first);
-      int one = small == null ? step(stream, steps[first], patience) : stream.step(small, patience);
+      if (stream.error() == null) {
+        ahead.advance(first);
+      }
+      int one =
+          ahead.isSmall(first)
+              ? stream.step(steps[first].works[0], patience)
+              : step(stream, steps[first], patience);
       if (one != Step.DONE) {
         return first == before ? one : Step.MOVED;
       }
@@ -255,7 +279,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     steps = GraphStep.of(nodes);
     numbers = numbersOf(steps);
     resources = resourcesOf(nodes);
-    lookahead = lookahead == null ? null : new Lookahead(steps);
+    lookahead = lookahead == null ? null : lookahead(steps);
   }
 
   private void awaitIdle() {

@@ -1,13 +1,12 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.InternalErrorException;
-import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.life.LiveRanks;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.host.progress.Progress;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.function.Predicate;
 
 /** The communicators and graphs of this process. Thread-safe. */
 final class HostProcess {
@@ -26,26 +25,16 @@ final class HostProcess {
 
   void add(HostCommunicator communicator) {
     communicators.add(communicator);
+    LiveRanks.add(communicator.health());
     ProcessMemory.self().add(communicator);
-    Progress.setRanks(mostRanks());
+    Progress.setRanks(LiveRanks.most());
   }
 
   void remove(HostCommunicator communicator) {
     communicators.remove(communicator);
+    LiveRanks.remove(communicator.health());
     ProcessMemory.self().remove(communicator);
-    Progress.setRanks(mostRanks());
-  }
-
-  /** Fails communicators because a thread of this process that they rely on is of no use. */
-  void failAll(Predicate<HostCommunicator> which, String problem, Throwable cause) {
-    for (HostCommunicator communicator : communicators) {
-      if (which.test(communicator)) {
-        communicator.failUnlessClosed(
-            new InternalErrorException(problem + ": " + cause, "restart the process")
-                .causedBy(cause),
-            RankState.ERROR);
-      }
-    }
+    Progress.setRanks(LiveRanks.most());
   }
 
   void add(HostExecutableGraph graph) {
@@ -56,10 +45,6 @@ final class HostProcess {
   void remove(HostExecutableGraph graph) {
     graphs.remove(graph);
     ProcessMemory.self().remove(graph);
-  }
-
-  private int mostRanks() {
-    return communicators.stream().mapToInt(HostCommunicator::nranks).max().orElse(1);
   }
 
   /** How long a stream with these works may take to close: as long as their communicators. */
@@ -76,17 +61,5 @@ final class HostProcess {
       }
     }
     return longest.isZero() ? otherwise : longest;
-  }
-
-  /**
-   * Lets ranks that are in no call learn that their communicator has failed. Until they have, their
-   * peers must not use the buffers of what was given up.
-   */
-  void lookAtPeers() {
-    for (HostCommunicator communicator : communicators) {
-      if (communicator.health().hasNews()) {
-        communicator.lookAtPeers();
-      }
-    }
   }
 }

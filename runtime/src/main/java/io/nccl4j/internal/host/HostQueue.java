@@ -6,32 +6,22 @@ import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.layout.RankState;
-import io.nccl4j.internal.host.memory.BufferUser;
+import io.nccl4j.internal.host.progress.Driven;
+import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
-import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A ring of tasks. The submitting thread fills in the entry at the tail and releases the tail;
- * whoever owns the queue, by one compare-and-set, takes steps at the head. Ownership may change
- * between any two steps, since all progress is in the tasks.
+ * A ring of tasks. The submitting thread fills in the entry at the tail and shows it; whoever owns
+ * the queue takes steps at the head. All progress is in the tasks.
  */
-class HostQueue extends Padded implements BufferUser {
+class HostQueue extends Driven {
   private static final int CAPACITY = 1024;
-
-  // Places in `cells`, 128 bytes apart because different threads write them.
-  private static final int TAIL = 16;
-  private static final int HEAD = 32;
-  private static final int OWNER = 48;
-  private static final int WANTED = 64;
-  private static final int CELLS = 80;
-  private static final int SUBMITTER = 32;
 
   private static final PendingAction FAULTS = (work, now) -> work.communicator.health().check(work);
   private static final PendingAction DEADLINE =
@@ -53,14 +43,10 @@ class HostQueue extends Padded implements BufferUser {
   private static final String SYNCHRONIZE_FIRST =
       "synchronize before closing; close-timeout sets how long close waits";
 
-  private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
-
   /** What is done with works that wait. Constants, because waiting shall not allocate either. */
   interface PendingAction {
     void apply(HostWork work, long now);
   }
-
-  private final long[] cells = new long[CELLS];
 
   /** The plans in the queue; null at an entry that {@link #tasks} describes. */
   private final @Nullable HostWork[] plans = new HostWork[CAPACITY];
@@ -69,15 +55,6 @@ class HostQueue extends Padded implements BufferUser {
   private final StreamTask[] tasks = new StreamTask[CAPACITY];
 
   private long next;
-
-  /** Whether it had work that nobody drove at the last tick; the ticker's. */
-  boolean wasLazy;
-
-  /**
-   * The thread that submits, in the middle of its lines: others look at it often, and it seldom
-   * changes.
-   */
-  private final @Nullable Thread[] submitter = new Thread[2 * SUBMITTER];
 
   private final long timeoutNanos;
   private long failedAt;
@@ -130,11 +107,7 @@ class HostQueue extends Padded implements BufferUser {
    * Makes the next entry visible; returns the position up to which one must drive to see it done.
    */
   final long release() {
-    Thread me = Thread.currentThread();
-    if (submitter[SUBMITTER] != me) {
-      submitter[SUBMITTER] = me;
-    }
-    CELL.setRelease(cells, TAIL, ++next);
+    show(++next);
     return next;
   }
 
@@ -149,71 +122,13 @@ class HostQueue extends Padded implements BufferUser {
 
   // ---- driving
 
-  long head() {
-    return (long) CELL.getAcquire(cells, HEAD);
-  }
-
-  /** {@link #head()} for the owner. */
-  long ownedHead() {
-    return (long) CELL.get(cells, HEAD);
-  }
-
-  long tail() {
-    return (long) CELL.getAcquire(cells, TAIL);
-  }
-
   /** Whether everything before a position is done and did not fail. */
   boolean hasPassed(long position) {
     return head() >= position && failureUpTo(position) == null;
   }
 
-  boolean hasPending() {
-    return head() != tail();
-  }
-
-  boolean isSubmittedBy(Thread thread) {
-    return submitter[SUBMITTER] == thread;
-  }
-
-  boolean tryOwn() {
-    return (long) CELL.getOpaque(cells, OWNER) == 0 && CELL.compareAndSet(cells, OWNER, 0L, 1L);
-  }
-
-  void disown() {
-    CELL.setRelease(cells, OWNER, 0L);
-  }
-
-  boolean isOwned() {
-    return (long) CELL.getOpaque(cells, OWNER) != 0;
-  }
-
-  /** Asks the owner to leave after its current step. */
-  void want() {
-    CELL.setOpaque(cells, WANTED, 1L);
-  }
-
-  boolean takeWanted() {
-    if ((long) CELL.getOpaque(cells, WANTED) == 0) {
-      return false;
-    }
-    CELL.setOpaque(cells, WANTED, 0L);
-    return true;
-  }
-
-  /**
-   * Takes steps until everything before {@code target} is done or something must wait. The caller
-   * owns the stream.
-   */
-  int run(long target) {
-    return run(target, 0);
-  }
-
-  /**
-   * Takes steps until everything before {@code target} is done or something must wait.
-   *
-   * @param patience how often a collective looks for its peers before it is said to be waiting
-   */
-  int run(long target, int patience) {
+  @Override
+  public int run(long target, int patience) {
     // Who waits for an event may know its place before the submitter has published it.
     long end = Math.min(target, tail());
     long head = ownedHead();
@@ -225,7 +140,7 @@ class HostQueue extends Padded implements BufferUser {
       if (result != Step.DONE) {
         return result;
       }
-      CELL.setRelease(cells, HEAD, ++head);
+      advance(++head);
     }
     return Step.DONE;
   }
@@ -347,22 +262,6 @@ class HostQueue extends Padded implements BufferUser {
     }
   }
 
-  /**
-   * Shows a small collective's data to its peers before it is stepped.
-   *
-   * @param first whether nothing before it was shown: then it must be its turn
-   * @return false if that must wait, or went wrong; the work's own step finds out
-   */
-  boolean post(HostWork work, boolean first) {
-    try {
-      return error == null
-          && work.communicator.isHealthy()
-          && work.communicator.collectives().postEarly(work, first);
-    } catch (NcclException | IllegalStateException e) {
-      return false;
-    }
-  }
-
   private void drop(HostWork work) {
     HostCommunicator communicator = work.communicator;
     NcclException earlier = error;
@@ -436,13 +335,13 @@ class HostQueue extends Padded implements BufferUser {
 
   // ---- slow paths, by the owner
 
-  /** Looks whether a rank that the head waits for has failed or left. */
-  void checkFaults() {
+  @Override
+  public void checkFaults() {
     forEachPending(FAULTS, 0);
   }
 
-  /** Notes since when the head waits, and fails it when its deadline has passed. */
-  void checkDeadline(long now) {
+  @Override
+  public void checkDeadline(long now) {
     forEachPending(DEADLINE, now);
     StreamTask task = waitAtHead();
     if (task != null) {
@@ -493,8 +392,8 @@ class HostQueue extends Padded implements BufferUser {
             : "where it lies behind: " + awaited.describeHead());
   }
 
-  /** Sees to it that the caller's thread is not in the way of the ranks it waits for. */
-  void checkPlacement(long now) {
+  @Override
+  public void checkPlacement(long now) {
     forEachPending(PLACEMENT, now);
   }
 
@@ -513,8 +412,8 @@ class HostQueue extends Padded implements BufferUser {
     }
   }
 
-  /** For messages; may be out of date when another thread drives. */
-  String describeHead() {
+  @Override
+  public String describeHead() {
     long head = head();
     if (head == tail()) {
       return "nothing is queued";

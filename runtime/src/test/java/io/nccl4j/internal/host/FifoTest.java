@@ -446,11 +446,11 @@ class FifoTest {
       assertEquals(1, used(ranks.get(0)));
       assertEquals(1, used(others.get(0)));
       assertFalse(HostStream.of(ranks.streams.get(0)).hasPending());
-      assertEquals(0, ranks.get(0).issuedCollectives());
+      assertEquals(0, ranks.get(0).counters().collectives());
       others.get(0).abort();
       assertThrows(AbortedException.class, group::launch);
       assertFalse(HostStream.of(ranks.streams.get(0)).hasPending());
-      assertEquals(0, ranks.get(0).issuedCollectives());
+      assertEquals(0, ranks.get(0).counters().collectives());
       assertAllCreditBack(ranks);
       assertAllCreditBack(others);
     }

@@ -22,8 +22,12 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.join.Place;
+import io.nccl4j.internal.host.join.Provisions;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.life.LocalPart;
+import io.nccl4j.internal.host.life.ProcessGroup;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.lang.foreign.MemorySegment;
@@ -137,16 +141,20 @@ class HostMemoryTest {
     CommunicatorConfig config = HostRanks.patient().build();
     LocalPart good = LocalPart.join(control, 0, null, part);
     LocalPart bad = LocalPart.join(control, 1, null, part);
-    Provisions ofGood = Provisions.take(0, device, config, "pair", false);
-    Provisions ofBad = Provisions.take(1, device, config, "pair", false);
+    Provisions<HostWork> ofGood = Provisions.take(0, device, config, "pair", false, HostWork::new);
+    Provisions<HostWork> ofBad = Provisions.take(1, device, config, "pair", false, HostWork::new);
     long now = System.nanoTime();
     CompletableFuture<HostCommunicator> other =
         CompletableFuture.supplyAsync(
-            () -> HostBackend.attach(0, device, good, config, "pair", ofGood, now, k -> null));
+            () ->
+                HostCommunicator.attach(
+                    new Place<>(0, device, good, config, "pair", ofGood, now, k -> null)));
     // No configuration: any failure of a constructor.
     assertThrows(
         NullPointerException.class,
-        () -> HostBackend.attach(1, device, bad, null, "pair", ofBad, now, k -> null));
+        () ->
+            HostCommunicator.attach(
+                new Place<>(1, device, bad, null, "pair", ofBad, now, k -> null)));
     ExecutionException e =
         assertThrows(ExecutionException.class, () -> other.get(20, TimeUnit.SECONDS));
     assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());

@@ -10,6 +10,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.progress.Progress;
 import java.lang.foreign.Arena;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;

@@ -9,6 +9,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.progress.Progress;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

@@ -39,13 +39,13 @@ class LookaheadTest {
   private static int shown(HostRanks ranks, Runnable calls) {
     Stream stream = ranks.streams.getFirst();
     HostCommunicator communicator = ranks.get(0);
-    long before = communicator.issuedCollectives();
+    long before = communicator.counters().collectives();
     try (ExecutableGraph graph = GraphEngineTest.executable(stream, calls)) {
       graph.launch(stream);
       stream.query();
       ControlBlock control = communicator.part().control();
       int count = 0;
-      for (long seq = before + 1; seq <= communicator.issuedCollectives(); seq++) {
+      for (long seq = before + 1; seq <= communicator.counters().collectives(); seq++) {
         long slot = control.outbox(0) + seq % Layout.OUTBOX_SLOTS * Layout.OUTBOX_SLOT_BYTES;
         count += (int) control.getAcquire(slot) == (int) seq ? 1 : 0;
       }

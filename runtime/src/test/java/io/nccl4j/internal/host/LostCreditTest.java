@@ -74,7 +74,7 @@ class LostCreditTest {
       place.op = ReduceOp.SUM;
       place.count = LARGE;
       place.encode();
-      place.seq = communicator.issuedCollectives() + 1;
+      place.seq = communicator.counters().collectives() + 1;
       place.stream = (ScheduledStream<?>) stream;
       lost.add(place);
       graph.launch(stream);

@@ -10,6 +10,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.host.progress.Progress;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

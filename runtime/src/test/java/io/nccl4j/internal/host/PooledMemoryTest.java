@@ -17,6 +17,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.lang.foreign.Arena;
@@ -36,7 +37,10 @@ class PooledMemoryTest {
   private static final byte MARK = 0x5a;
 
   private static MemorySegment staging(HostCommunicator own) {
-    return own.heapOf(own.rank()).asSlice(own.stagingOf(own.rank()), Layout.STAGING_BYTES);
+    ControlBlock control = own.part().control();
+    MemorySegment heap = own.part().group().heap(own.part().processOf(own.rank()));
+    long offset = control.getPlain(control.staging(own.rank()));
+    return heap.asSlice(offset, Layout.STAGING_BYTES);
   }
 
   private static boolean isMarked(MemorySegment memory) {

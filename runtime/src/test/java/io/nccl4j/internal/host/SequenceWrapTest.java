@@ -36,9 +36,9 @@ class SequenceWrapTest {
 
   /** All counters of a rank that has not done anything yet. */
   private static void setCounters(HostCommunicator c, long seq) throws Exception {
-    set(c, "issued", seq);
-    fill(c, "sendSeq", seq);
-    fill(c, "recvSeq", seq);
+    set(c.numbers(), "issued", seq);
+    fill(c.numbers(), "sendSeq", seq);
+    fill(c.numbers(), "recvSeq", seq);
     set(c.collectives(), "completed", seq);
     set(c.collectives(), "safeUntil", seq + Layout.OUTBOX_SLOTS);
     fill(c.lanes(), "sent", seq);
@@ -82,9 +82,9 @@ class SequenceWrapTest {
   }
 
   private static long issued(HostCommunicator c) throws Exception {
-    Field field = HostCommunicator.class.getDeclaredField("issued");
+    Field field = Numbers.class.getDeclaredField("issued");
     field.setAccessible(true);
-    return field.getLong(c);
+    return field.getLong(c.numbers());
   }
 
   /** Broadcasts, with which the root runs ahead until the outbox is full. */

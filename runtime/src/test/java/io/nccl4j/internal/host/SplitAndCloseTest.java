@@ -15,7 +15,11 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.host.engine.Step;
+import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.progress.Driven;
+import io.nccl4j.internal.host.progress.Progress;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -120,12 +124,16 @@ class SplitAndCloseTest {
     churnThreads(1500);
   }
 
-  /** Owns the stream in which a thread waits for other ranks; it gets no further then. */
-  private static HostQueue hold(Thread thread) {
+  /** Owns the stream in which a rank waits for the other in its nth exchange, which it shows. */
+  private static Driven hold(HostCommunicator rank, Thread thread, int exchange) {
     while (true) {
-      for (HostQueue stream : Progress.streams()) {
-        if (stream.isSubmittedBy(thread) && stream.hasPending() && stream.tryOwn()) {
+      for (Driven stream : Progress.streams()) {
+        if (rank.counters().collectives() == exchange
+            && stream.isSubmittedBy(thread)
+            && stream.hasPending()
+            && stream.tryOwn()) {
           if (stream.hasPending()) {
+            assertEquals(Step.BLOCKED, stream.run(stream.tail()));
             return stream;
           }
           stream.disown();
@@ -155,12 +163,12 @@ class SplitAndCloseTest {
     final List<CompletableFuture<Communicator>> children =
         List.of(new CompletableFuture<>(), new CompletableFuture<>());
     final Thread zero;
-    final HostQueue lastExchange;
+    final Driven lastExchange;
 
     Apart(HostRanks ranks) throws InterruptedException {
       zero = split(ranks, 0, children.get(0));
-      HostQueue firstExchange = hold(zero);
-      lastExchange = hold(split(ranks, 1, children.get(1)));
+      Driven firstExchange = hold(ranks.get(0), zero, 1);
+      lastExchange = hold(ranks.get(1), split(ranks, 1, children.get(1)), 2);
       firstExchange.disown();
       while (Arrays.stream(zero.getStackTrace())
           .noneMatch(frame -> frame.getClassName().equals(Arrival.class.getName()))) {

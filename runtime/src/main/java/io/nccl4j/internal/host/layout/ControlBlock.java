@@ -275,6 +275,19 @@ public final class ControlBlock {
     return rank(rank) + Layout.RANK_LEDGER;
   }
 
+  /**
+   * The elements that a rank has called a collective with for rank {@code of}, if all ranks pass
+   * the counts of all; −1 if it has not shown that collective, or not any more.
+   */
+  public long shownCount(int k, long seq, int of) {
+    long slot = outbox(k) + (seq & Layout.OUTBOX_SLOTS - 1) * Layout.OUTBOX_SLOT_BYTES;
+    long at = slot + Layout.COUNTS + (long) of * Layout.COUNT_BYTES;
+    long count = memory.get(ValueLayout.JAVA_LONG_UNALIGNED, at);
+    return (int) getAcquire(slot) == (int) seq
+        ? count & (1L << Layout.COUNT_BYTES * Byte.SIZE) - 1
+        : -1;
+  }
+
   /** Where that starts, up to the next pair, what one rank writes to another, and back. */
   public long pair(int from, int to) {
     return rank(nranks) + ((long) from * nranks + to) * Layout.PAIR_BYTES;

@@ -190,7 +190,7 @@ public final class HostBuffer implements DeviceBuffer, Resource {
   /** Refuses a closed buffer, and one that peers may still write to. */
   public void requireUsable(String call) {
     requireOpen();
-    ProcessMemory.self().quarantine().requireQuiet(address(), bytes, call);
+    ProcessMemory.self().quarantine().requireQuiet(this, call);
   }
 
   @Override

@@ -61,9 +61,9 @@ public final class Quarantine {
    *
    * @param call what is refused, for the message
    */
-  public void requireQuiet(long address, long bytes, String call) {
+  public void requireQuiet(HostBuffer buffer, String call) {
     if (used) {
-      Peers writer = writer(address, bytes);
+      Peers writer = writer(buffer.address(), buffer.byteSize());
       if (writer != null) {
         throw new InvalidUsageException(
             call

@@ -1,6 +1,7 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.join;
 
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
 import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
@@ -10,6 +11,7 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.MemoryBook;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,20 +22,27 @@ import org.jspecify.annotations.Nullable;
  * @param fifo the works
  * @param fifoBooking of the FIFO
  * @param staging the staging area; null if no rank is in another process
+ * @param <W> the works
  */
-record Provisions(
+public record Provisions<W extends Work>(
     MemoryBook.Account account,
-    WorkFifo<HostWork> fifo,
+    WorkFifo<W> fifo,
     MemoryBook.Booking fifoBooking,
     HostHeap.@Nullable Block staging) {
   /**
    * Takes them.
    *
+   * @param works makes one
    * @throws SystemErrorException if the memory is not there
    */
-  static Provisions take(
-      int rank, HostDevice device, CommunicatorConfig config, String name, boolean spansProcesses) {
-    WorkFifo<HostWork> fifo = newFifo(config.fifoBytes());
+  public static <W extends Work> Provisions<W> take(
+      int rank,
+      Device device,
+      CommunicatorConfig config,
+      String name,
+      boolean spansProcesses,
+      Supplier<W> works) {
+    WorkFifo<W> fifo = newFifo(config.fifoBytes(), works);
     ProcessMemory self = ProcessMemory.self();
     MemoryBook.Account account = self.book().open("communicator " + name + " rank " + rank, device);
     MemoryBook.Booking booking =
@@ -43,7 +52,7 @@ record Provisions(
           spansProcesses
               ? self.heap().allocate(account, MemoryPurpose.STAGING, Layout.STAGING_BYTES)
               : null;
-      return new Provisions(account, fifo, booking, staging);
+      return new Provisions<>(account, fifo, booking, staging);
     } catch (RuntimeException | Error e) {
       booking.release();
       account.close();
@@ -51,9 +60,9 @@ record Provisions(
     }
   }
 
-  private static WorkFifo<HostWork> newFifo(long bytes) {
+  private static <W extends Work> WorkFifo<W> newFifo(long bytes, Supplier<W> works) {
     try {
-      return new WorkFifo<>(bytes, HostWork::new);
+      return new WorkFifo<>(bytes, works);
     } catch (OutOfMemoryError e) {
       throw new SystemErrorException(
               "the Java heap has no room for a work FIFO of " + bytes + " B: " + e.getMessage(),
@@ -63,7 +72,7 @@ record Provisions(
   }
 
   /** Gives them back: no communicator has them. */
-  void giveBack() {
+  public void giveBack() {
     if (staging != null) {
       ProcessMemory.self().heap().free(staging);
     }

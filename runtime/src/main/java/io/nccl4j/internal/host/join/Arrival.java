@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.join;
 
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InterruptedWaitException;
@@ -7,12 +7,11 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.bootstrap.Member;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.life.LocalPart;
 import java.util.concurrent.locks.LockSupport;
-import java.util.function.IntFunction;
-import org.jspecify.annotations.Nullable;
 
 /** Waits until all ranks of a communicator have attached to its control block. */
-final class Arrival {
+public final class Arrival {
   private static final long SLEEP_NANOS = 20_000;
   private static final int SLEEPS_PER_LOOK = 500;
 
@@ -21,41 +20,39 @@ final class Arrival {
   /**
    * Waits.
    *
-   * @param whyNever says why a rank that has not come will not come any more; null if it may
+   * @throws DeadlineException if they are not in time
+   * @throws PeerFailedException if one cannot come any more
    */
-  static void await(
-      HostCommunicator self,
-      ControlBlock control,
-      LocalPart part,
-      long deadlineNanos,
-      IntFunction<@Nullable NcclException> whyNever) {
+  public static void await(Place<?> place) {
+    LocalPart part = place.part();
+    long deadline = place.deadline();
     int sleeps = 0;
-    for (int k = 0; k < self.nranks(); k++) {
-      while (!hasCome(self, control, k)) {
-        if (System.nanoTime() - deadlineNanos > 0) {
+    for (int k = 0; k < part.nranks(); k++) {
+      while (!hasCome(place, k)) {
+        if (System.nanoTime() - deadline > 0) {
           throw new DeadlineException(
               "communicator "
-                  + self.name()
+                  + place.name()
                   + ": "
-                  + missing(self, control)
+                  + missing(place)
                   + " did not attach before the init timeout",
               "check whether those processes hang; init-timeout sets the deadline");
         }
         if (++sleeps % SLEEPS_PER_LOOK == 0) {
-          NcclException never = isGone(part, k) ? died(self, part, k) : whyNever.apply(k);
+          NcclException never = isGone(part, k) ? died(place, k) : place.whyNever().apply(k);
           // It may have come just before.
-          if (never != null && !hasCome(self, control, k)) {
+          if (never != null && !hasCome(place, k)) {
             throw never;
           }
         }
         if (Thread.currentThread().isInterrupted()) {
           throw new InterruptedWaitException(
               "communicator "
-                  + self.name()
+                  + place.name()
                   + ": rank "
-                  + self.rank()
+                  + place.rank()
                   + " was interrupted while it joined, waiting for "
-                  + missing(self, control),
+                  + missing(place),
               "");
         }
         LockSupport.parkNanos(SLEEP_NANOS);
@@ -63,23 +60,24 @@ final class Arrival {
     }
   }
 
-  private static PeerFailedException died(HostCommunicator self, LocalPart part, int k) {
+  private static PeerFailedException died(Place<?> place, int k) {
     return new PeerFailedException(
         k,
         "communicator "
-            + self.name()
+            + place.name()
             + ": rank "
             + k
             + " died while it joined (process "
-            + pid(part, k)
+            + pid(place.part(), k)
             + ")",
         "check its output");
   }
 
-  private static boolean hasCome(HostCommunicator self, ControlBlock control, int k) {
+  private static boolean hasCome(Place<?> place, int k) {
+    ControlBlock control = place.part().control();
     long state = control.getAcquire(control.state(k));
     if (RankState.code(state) == RankState.ERROR && RankState.hasLeft(state)) {
-      throw failed(self.name(), k);
+      throw failed(place.name(), k);
     }
     return RankState.code(state) != 0;
   }
@@ -105,9 +103,10 @@ final class Arrival {
     return part.group().pid(part.processOf(rank));
   }
 
-  private static String missing(HostCommunicator self, ControlBlock control) {
+  private static String missing(Place<?> place) {
+    ControlBlock control = place.part().control();
     StringBuilder text = new StringBuilder();
-    for (int k = 0; k < self.nranks(); k++) {
+    for (int k = 0; k < place.part().nranks(); k++) {
       if (RankState.code(control.getAcquire(control.state(k))) == 0) {
         text.append(text.isEmpty() ? "rank " : ", rank ").append(k);
       }

@@ -1,6 +1,8 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.progress;
 
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.internal.host.engine.Step;
+import io.nccl4j.internal.host.life.LiveRanks;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
@@ -23,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  * when polling was in vain. Whether the thread was interrupted is looked at then, too, and after
  * each step that moved something: whoever polls in vain is slow before long.
  */
-final class Progress {
+public final class Progress {
   /** Polls before a wait turns slow: about 60 µs. */
   private static final int SPINS = 2000;
 
@@ -49,7 +51,7 @@ final class Progress {
   private static final int TICKS_TO_SWEEP = 8;
 
   private static final Object LOCK = new Object();
-  private static volatile HostQueue[] streams = {};
+  private static volatile Driven[] streams = {};
   private static volatile int spins = SPINS;
   private static final HelperThread TICKER =
       new HelperThread("nccl4j-ticker", Progress::tick, Progress::cannotTick);
@@ -60,10 +62,11 @@ final class Progress {
 
   private Progress() {}
 
-  static void add(HostQueue stream) {
+  /** A stream that may have work from now on. */
+  public static void add(Driven stream) {
     ProcessMemory.self().add(stream);
     synchronized (LOCK) {
-      HostQueue[] longer = Arrays.copyOf(streams, streams.length + 1);
+      Driven[] longer = Arrays.copyOf(streams, streams.length + 1);
       longer[streams.length] = stream;
       streams = longer;
       if (!TICKER.isStarted()) {
@@ -72,21 +75,23 @@ final class Progress {
     }
   }
 
-  static void remove(HostQueue stream) {
+  /** A stream that has no work any more. */
+  public static void remove(Driven stream) {
     ProcessMemory.self().remove(stream);
     synchronized (LOCK) {
-      List<HostQueue> others = new ArrayList<>(Arrays.asList(streams));
+      List<Driven> others = new ArrayList<>(Arrays.asList(streams));
       others.remove(stream);
-      streams = others.toArray(new HostQueue[0]);
+      streams = others.toArray(new Driven[0]);
     }
   }
 
-  static HostQueue[] streams() {
+  /** All streams. */
+  public static Driven[] streams() {
     return streams;
   }
 
   /** Tells how many ranks of this machine poll at the same time. */
-  static void setRanks(int most) {
+  public static void setRanks(int most) {
     spins = most > Machine.PROCESSORS ? SPINS_CROWDED : SPINS;
   }
 
@@ -97,7 +102,7 @@ final class Progress {
    * @return false if the time was over first
    * @throws InterruptedWaitException if the calling thread is interrupted and it is not done yet
    */
-  static boolean drive(HostQueue stream, long target, long timeoutNanos) {
+  public static boolean drive(Driven stream, long target, long timeoutNanos) {
     if (stream.head() >= target) {
       return true;
     }
@@ -169,7 +174,7 @@ final class Progress {
   }
 
   /** As {@link #drive}, to its end: an interrupt stays pending until then. */
-  static boolean driveUninterruptibly(HostQueue stream, long target, long timeoutNanos) {
+  public static boolean driveUninterruptibly(Driven stream, long target, long timeoutNanos) {
     long start = System.nanoTime();
     boolean interrupted = Thread.interrupted();
     try {
@@ -188,14 +193,14 @@ final class Progress {
   }
 
   /** Not part of {@link #drive}, which stays smaller so. */
-  private static void requireNotInterrupted(Thread me, HostQueue stream) {
+  private static void requireNotInterrupted(Thread me, Driven stream) {
     if (me.isInterrupted()) {
       throw Interrupts.ended(stream.describeHead());
     }
   }
 
   /** Takes what steps it can without waiting. */
-  static void poke(HostQueue stream) {
+  public static void poke(Driven stream) {
     if (stream.hasPending() && stream.tryOwn()) {
       try {
         stream.run(stream.tail());
@@ -212,7 +217,7 @@ final class Progress {
    * @param what is waited for, in words
    * @throws InterruptedWaitException if the calling thread is interrupted
    */
-  static void helpAll(String what) {
+  public static void helpAll(String what) {
     boolean moved = help(null, null);
     if (Thread.currentThread().isInterrupted()) {
       throw Interrupts.ended(what);
@@ -228,9 +233,9 @@ final class Progress {
    * @param submitter only streams this thread submitted to; null for all
    * @return whether something moved
    */
-  private static boolean help(@Nullable HostQueue waiting, @Nullable Thread submitter) {
+  private static boolean help(@Nullable Driven waiting, @Nullable Thread submitter) {
     boolean moved = false;
-    for (HostQueue stream : streams) {
+    for (Driven stream : streams) {
       if (stream == waiting
           || submitter != null && !stream.isSubmittedBy(submitter)
           || !stream.hasPending()) {
@@ -258,8 +263,8 @@ final class Progress {
   /**
    * Whether a thread has submitted work to other streams, too, that it must move while it waits.
    */
-  private static boolean hasMore(HostQueue waiting, Thread submitter) {
-    for (HostQueue stream : streams) {
+  private static boolean hasMore(Driven waiting, Thread submitter) {
+    for (Driven stream : streams) {
       if (stream != waiting && stream.isSubmittedBy(submitter) && stream.hasPending()) {
         return true;
       }
@@ -286,7 +291,7 @@ final class Progress {
       sleep = MIN_SLEEP_NANOS;
     }
 
-    boolean await(HostQueue stream) {
+    boolean await(Driven stream) {
       long now = System.nanoTime();
       if (slowSince == 0) {
         slowSince = now;
@@ -324,7 +329,7 @@ final class Progress {
     LockSupport.parkNanos(idleTicks < TICKS_TO_IDLE ? TICK_NANOS : IDLE_TICK_NANOS);
     idleTicks = Math.min(idleTicks + 1, TICKS_TO_IDLE);
     Throwable failure = null;
-    for (HostQueue stream : streams) {
+    for (Driven stream : streams) {
       boolean pending = stream.hasPending();
       boolean lazy = pending && !stream.isOwned();
       if (pending) {
@@ -343,7 +348,7 @@ final class Progress {
     HelperThread.rethrow(failure);
     Promise.deliverAll();
     if (ticks % TICKS_TO_SWEEP == 0) {
-      HostProcess.self().lookAtPeers();
+      LiveRanks.lookAtPeers();
       ProcessMemory.self().heap().sweepIfWaiting();
     }
     return true;
@@ -351,10 +356,10 @@ final class Progress {
 
   /** Work that nobody drives would be an endless wait for the peers. */
   private static void cannotTick(Throwable cause) {
-    HostProcess.self().failAll(communicator -> true, "nobody drives unattended streams", cause);
+    LiveRanks.failAll(rank -> true, "nobody drives unattended streams", cause);
   }
 
-  private static void tick(HostQueue stream) {
+  private static void tick(Driven stream) {
     if (stream.tryOwn()) {
       try {
         int result = stream.run(stream.tail());

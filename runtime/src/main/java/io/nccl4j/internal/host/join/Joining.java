@@ -1,6 +1,7 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.join;
 
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
@@ -13,13 +14,18 @@ import io.nccl4j.internal.bootstrap.Membership;
 import io.nccl4j.internal.bootstrap.Rendezvous;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.life.LocalPart;
+import io.nccl4j.internal.host.life.ProcessGroup;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Objects;
 import java.util.UUID;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -29,9 +35,13 @@ import org.jspecify.annotations.Nullable;
  * after all have come, in the verdict, for which each rank takes its memory and maps its peers'
  * heaps first. Nobody but its maker touches the control block before all are ready, so that it can
  * be given back at once where they are not.
+ *
+ * @param <W> the works
  */
-final class Joining {
-  private final HostDevice device;
+public final class Joining<W extends Work> {
+  private final Device device;
+  private final MemoryBook.Account account;
+  private final Supplier<W> works;
   private final int nranks;
   private final int rank;
   private final CommunicatorConfig config;
@@ -48,19 +58,38 @@ final class Joining {
   private @Nullable ControlBlock control;
   private HostHeap.@Nullable Block block;
   private long offset;
-  private @Nullable Provisions provisions;
+  private @Nullable Provisions<W> provisions;
 
-  private Joining(HostDevice device, int nranks, int rank, CommunicatorConfig config) {
+  private Joining(
+      Device device,
+      MemoryBook.Account account,
+      int nranks,
+      int rank,
+      CommunicatorConfig config,
+      Supplier<W> works) {
     this.device = device;
+    this.account = account;
     this.nranks = nranks;
     this.rank = rank;
     this.config = config;
+    this.works = works;
   }
 
-  /** As {@link io.nccl4j.Communicator#initRank}. */
-  static HostCommunicator join(
-      HostDevice device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
-    Joining joining = new Joining(device, nranks, rank, config);
+  /**
+   * As {@link io.nccl4j.Communicator#initRank}, up to the others' arrival.
+   *
+   * @param account has the control block until there is a communicator
+   * @param works makes one
+   */
+  public static <W extends Work> Place<W> join(
+      Device device,
+      MemoryBook.Account account,
+      int nranks,
+      UniqueId id,
+      int rank,
+      CommunicatorConfig config,
+      Supplier<W> works) {
+    Joining<W> joining = new Joining<>(device, account, nranks, rank, config, works);
     try {
       joining.begin();
     } catch (RuntimeException | Error e) {
@@ -74,18 +103,18 @@ final class Joining {
       joining.giveBack();
       throw e;
     }
-    return joining.attach();
+    return joining.place();
   }
 
   /** What can be refused to this rank before it comes. */
   private void begin() {
-    HostBackend.requireRanks(nranks);
+    requireRanks(nranks);
     if (rank < 0 || rank >= nranks) {
       throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
     }
     HostMemory.require(device, nranks, 1, config);
     if (rank == 0) {
-      handle = ProcessMemory.self().controlBlocks().create(device.account(), nranks);
+      handle = ProcessMemory.self().controlBlocks().create(account, nranks);
     }
   }
 
@@ -109,8 +138,8 @@ final class Joining {
       find(membership);
       ControlBlock found = found();
       boolean spansProcesses = processes.size() > 1;
-      String name = HostBackend.nameOf(config, found);
-      provisions = Provisions.take(rank, device, config, name, spansProcesses);
+      String name = nameOf(config, found);
+      provisions = Provisions.take(rank, device, config, name, spansProcesses, works);
     } catch (RuntimeException | Error e) {
       membership.refuse(rank, e);
       throw e;
@@ -184,17 +213,15 @@ final class Joining {
     }
   }
 
-  private HostCommunicator attach() {
-    Provisions taken = Objects.requireNonNull(provisions);
-    LocalPart part;
+  private Place<W> place() {
+    Provisions<W> taken = Objects.requireNonNull(provisions);
     try {
-      part = enter();
+      String name = nameOf(config, found());
+      return new Place<>(rank, device, enter(), config, name, taken, start, k -> null);
     } catch (RuntimeException | Error e) {
       taken.giveBack();
       throw e;
     }
-    String name = HostBackend.nameOf(config, found());
-    return HostBackend.attach(rank, device, part, config, name, taken, start, k -> null);
   }
 
   /**
@@ -202,7 +229,7 @@ final class Joining {
    */
   private LocalPart enter() {
     ControlBlock at = found();
-    String name = HostBackend.nameOf(config, at);
+    String name = nameOf(config, at);
     boolean[] first = new boolean[1];
     LocalPart part;
     try {
@@ -248,5 +275,20 @@ final class Joining {
     if (handle >= 0) {
       ProcessMemory.self().controlBlocks().discard(handle);
     }
+  }
+
+  /** Refuses what is too many. */
+  public static void requireRanks(int nranks) {
+    if (nranks < 1 || nranks > Layout.MAX_RANKS) {
+      throw new InvalidArgumentException(
+          "nranks is " + nranks,
+          "the host backend has communicators of 1 to " + Layout.MAX_RANKS + " ranks");
+    }
+  }
+
+  /** The name that was asked for, or one that all ranks come to by themselves. */
+  public static String nameOf(CommunicatorConfig config, ControlBlock control) {
+    String given = config.name();
+    return given == null ? control.name() : given;
   }
 }

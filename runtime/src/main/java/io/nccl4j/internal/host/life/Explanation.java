@@ -1,8 +1,9 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.life;
 
 import io.nccl4j.DeadlineException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.operation.Operation;
@@ -12,7 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Says what went wrong between ranks, from what their ledgers hold. */
-final class Explanation {
+public final class Explanation {
   private static final String SAME_ORDER =
       "issue the same collectives in the same order on all ranks";
   private static final String SAME_MESSAGE = "give send and recv the same count and type";
@@ -20,16 +21,24 @@ final class Explanation {
   /** How far back a contradiction may lie that a chained signature shows. */
   private static final int LOOK_BACK = 2 * Layout.OUTBOX_SLOTS;
 
-  private final HostCommunicator communicator;
+  private final String name;
+  private final WorkFifo<? extends EngineWork> fifo;
   private final Ledger ledger;
   private final LocalPart part;
   private final int rank;
 
-  Explanation(HostCommunicator communicator, Ledger ledger, LocalPart part) {
-    this.communicator = communicator;
+  /** Of one rank of the communicator called {@code name}. */
+  public Explanation(
+      String name, int rank, WorkFifo<? extends EngineWork> fifo, Ledger ledger, LocalPart part) {
+    this.name = name;
+    this.rank = rank;
+    this.fifo = fifo;
     this.ledger = ledger;
     this.part = part;
-    this.rank = communicator.rank();
+  }
+
+  String name() {
+    return name;
   }
 
   /** These ranks died, and nothing else is known to have gone wrong before. */
@@ -43,13 +52,13 @@ final class Explanation {
     StringBuilder text = new StringBuilder();
     for (int k : ranks) {
       text.append(text.isEmpty() ? "" : ", and ").append("rank ").append(k);
-      text.append(" of communicator ").append(communicator.name()).append(" died (process ");
+      text.append(" of communicator ").append(name).append(" died (process ");
       text.append(part.group().pid(part.processOf(k))).append(')');
     }
     return text.toString();
   }
 
-  PeerFailedException left(HostWork work, int peer) {
+  PeerFailedException left(EngineWork work, int peer) {
     return new PeerFailedException(
         peer,
         work.describe()
@@ -120,9 +129,9 @@ final class Explanation {
   /** The first rank for which two ranks pass different counts, where all pass those of all. */
   private int differingCount(int a, Ledger.Call one, int b, Ledger.Call other) {
     boolean sameCall = one.hasCommonCounts() && one.agrees(other);
-    for (int k = 0; sameCall && k < communicator.nranks(); k++) {
-      long shown = communicator.collectives().shownCount(a, one.seq(), k);
-      long others = communicator.collectives().shownCount(b, one.seq(), k);
+    for (int k = 0; sameCall && k < part.nranks(); k++) {
+      long shown = part.control().shownCount(a, one.seq(), k);
+      long others = part.control().shownCount(b, one.seq(), k);
       if (shown >= 0 && others >= 0 && shown != others) {
         return k;
       }
@@ -133,11 +142,11 @@ final class Explanation {
   private String withCount(int k, long seq, int of) {
     return of < 0
         ? ""
-        : " with " + communicator.collectives().shownCount(k, seq, of) + " elements for rank " + of;
+        : " with " + part.control().shownCount(k, seq, of) + " elements for rank " + of;
   }
 
   /** This rank's receive does not fit the peer's send. */
-  MismatchException messages(HostWork receive, int peer) {
+  MismatchException messages(EngineWork receive, int peer) {
     return new MismatchException(messages(rank, peer, receive.seq), SAME_MESSAGE);
   }
 
@@ -160,7 +169,7 @@ final class Explanation {
   }
 
   /** In v-forms only a pair knows that its counts differ. */
-  MismatchException counts(HostWork work, int peer, long theirs, long own, String verb) {
+  MismatchException counts(EngineWork work, int peer, long theirs, long own, String verb) {
     return new MismatchException(
         between(rank, peer)
             + " in "
@@ -183,23 +192,20 @@ final class Explanation {
   }
 
   private String between(int a, int b) {
-    return "ranks " + a + " and " + b + " of communicator " + communicator.name() + " disagree";
+    return "ranks " + a + " and " + b + " of communicator " + name + " disagree";
   }
 
   // ---- waiting
 
   /** No room in the FIFO came free although nothing was left to wait for, or nothing moved. */
-  DeadlineException noRoom(long timeoutNanos) {
-    long next = communicator.issuedCollectives() + 1;
-    HostWork oldest = communicator.fifo().oldest();
-    HostStream stream = oldest.hostStream();
-    boolean queued = stream != null && stream.holds(oldest);
+  public DeadlineException noRoom(long timeoutNanos, long next, boolean queued) {
+    EngineWork oldest = fifo.oldest();
     String notArrived = behind(next, -1);
     return new DeadlineException(
         "rank "
             + rank
             + " of communicator "
-            + communicator.name()
+            + name
             + " found no room in its work FIFO for "
             + timeoutNanos / 1_000_000
             + " ms, to submit what follows collective #"
@@ -219,8 +225,7 @@ final class Explanation {
 
   /** How full the communicator's FIFO is, and with which work at its old end. */
   String backlog() {
-    WorkFifo<HostWork> fifo = communicator.fifo();
-    HostWork oldest = fifo.oldestInUse();
+    EngineWork oldest = fifo.oldestInUse();
     return "; "
         + fifo.takenBytes()
         + " of "
@@ -234,7 +239,7 @@ final class Explanation {
   }
 
   /** The ranks that a work waits for in vain: those that have not called it, or it cannot be. */
-  List<Integer> absent(HostWork work) {
+  List<Integer> absent(EngineWork work) {
     int peer = work.blockedOn;
     if (peer < 0) {
       return List.of();
@@ -245,7 +250,7 @@ final class Explanation {
 
   private List<Integer> notArrived(long seq) {
     List<Integer> ranks = new ArrayList<>();
-    for (int k = 0; k < communicator.nranks(); k++) {
+    for (int k = 0; k < part.nranks(); k++) {
       if (k != rank && ledger.lastCollective(k) < seq) {
         ranks.add(k);
       }
@@ -254,7 +259,7 @@ final class Explanation {
   }
 
   /** Which ranks a work waits for, and where they are. */
-  String missing(HostWork work) {
+  public String missing(EngineWork work) {
     int peer = work.blockedOn;
     if (peer < 0) {
       return "earlier operations of its communicator";
@@ -272,7 +277,7 @@ final class Explanation {
    */
   private String behind(long seq, int peer) {
     StringBuilder text = new StringBuilder();
-    for (int k = 0; k < communicator.nranks(); k++) {
+    for (int k = 0; k < part.nranks(); k++) {
       long last = ledger.lastCollective(k);
       if (k != rank && (last < seq || k == peer)) {
         text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");

@@ -1,18 +1,18 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.engine;
 
 /** What one step of a work came to. Plain ints, because this is the hot path. */
-final class Step {
+public final class Step {
   /** The work is complete. */
-  static final int DONE = 0;
+  public static final int DONE = 0;
 
   /** Something was moved; there is more to do. */
-  static final int MOVED = 1;
+  public static final int MOVED = 1;
 
   /** It waits for another rank. */
-  static final int BLOCKED = 2;
+  public static final int BLOCKED = 2;
 
   /** It waits for something that a stream of this process must do first. */
-  static final int DEPENDS = 3;
+  public static final int DEPENDS = 3;
 
   private Step() {}
 }

@@ -1,8 +1,9 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.progress;
 
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Processors;
+import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.machine.Machine;
 import java.util.BitSet;
@@ -18,7 +19,7 @@ import org.apache.logging.log4j.Logger;
  * and of two on the same one the higher rank moves its thread away. The thread may be moved again
  * by the system: its set of allowed processors is as before.
  */
-final class Placement {
+public final class Placement {
   private static final Logger LOG = LogManager.getLogger(Placement.class);
   private static final long PAUSE_NANOS = 2_000_000;
 
@@ -28,7 +29,7 @@ final class Placement {
   private final boolean possible;
   private long lastMove = System.nanoTime() - PAUSE_NANOS;
 
-  Placement(ControlBlock control, int rank, int nranks) {
+  public Placement(ControlBlock control, int rank, int nranks) {
     this.control = control;
     this.rank = rank;
     this.nranks = nranks;
@@ -39,7 +40,7 @@ final class Placement {
    * Moves the current thread if it shares its processor with the rank that its work waits for; by
    * the owner.
    */
-  void check(HostWork work, long now) {
+  public void check(EngineWork work, long now) {
     int peer = work.blockedOn;
     if (!possible || peer < 0 || peer == rank || Thread.currentThread().isVirtual()) {
       return;

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.engine;
 
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.host.kernel.Copies;
@@ -6,12 +6,12 @@ import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostHeap;
-import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Padded;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,10 +23,10 @@ import org.jspecify.annotations.Nullable;
  * leave their address in the slot and the receiver <b>pulls</b> and acknowledges. When the sender's
  * buffer is private to its process, it is <b>chunked</b> through two pieces of the sender's heap.
  */
-final class LaneEngine extends Padded {
+public final class LaneEngine extends Padded {
   private static final VarHandle COUNTER = MethodHandles.arrayElementVarHandle(long[].class);
 
-  private final HostCommunicator communicator;
+  private final RankView view;
   private final ControlBlock control;
   private final int rank;
 
@@ -40,25 +40,23 @@ final class LaneEngine extends Padded {
   private final long[] chunksFilled;
   private final long[] chunksTaken;
   private final HostHeap.@Nullable Block[] bounce;
+  private final OwnSegments own;
 
-  /** Segments of pending pulls, for peers in this process. */
-  private final MemorySegment[] sendRefs;
-
-  LaneEngine(HostCommunicator communicator, ControlBlock control) {
-    this.communicator = communicator;
-    this.control = control;
-    this.rank = communicator.rank();
-    int nranks = communicator.nranks();
+  public LaneEngine(RankView view) {
+    this.view = view;
+    this.control = view.control;
+    this.rank = view.rank;
+    int nranks = view.nranks;
+    own = Objects.requireNonNull(view.local(rank));
     sent = new long[nranks + LONGS];
     received = new long[nranks + LONGS];
     chunksFilled = new long[nranks + LONGS];
     chunksTaken = new long[nranks + LONGS];
     bounce = new HostHeap.Block[nranks];
-    sendRefs = new MemorySegment[nranks * Layout.LANE_SLOTS];
   }
 
   /** Gets on with the work until it is complete or must wait. */
-  int step(HostWork w) {
+  public int step(EngineWork w) {
     return w.operation == Operation.SEND ? send(w) : receive(w);
   }
 
@@ -70,25 +68,25 @@ final class LaneEngine extends Padded {
     return peer * Layout.LANE_SLOTS + (int) (seq & Layout.LANE_SLOTS - 1);
   }
 
-  private static long word(HostWork w) {
+  private static long word(EngineWork w) {
     return (long) w.signature << 32 | w.seq & 0xffffffffL;
   }
 
-  private static long bytes(HostWork w) {
+  private static long bytes(EngineWork w) {
     return w.count * w.type.byteSize();
   }
 
   // ---- sending
 
-  private int send(HostWork w) {
+  private int send(EngineWork w) {
     int peer = w.root;
     w.blockedOn = peer;
-    if (w.stage == HostWork.QUEUED) {
+    if (w.stage == EngineWork.QUEUED) {
       if ((long) COUNTER.getAcquire(sent, peer) + 1 != w.seq) {
         return Step.DEPENDS;
       }
       if (w.seq == 1) {
-        ProcessMemory.self().heap().populate(control, rank, peer, 1);
+        view.heap.populate(control, rank, peer, 1);
       }
       w.position = 0;
       long ack = control.getAcquire(control.ack(rank, peer));
@@ -100,7 +98,7 @@ final class LaneEngine extends Padded {
         COUNTER.setRelease(sent, peer, w.seq);
         return Step.DONE;
       }
-      w.stage = HostWork.POSTED;
+      w.stage = EngineWork.POSTED;
     }
     if (w.staged) {
       return fillChunks(w, peer);
@@ -112,19 +110,19 @@ final class LaneEngine extends Padded {
     return Step.DONE;
   }
 
-  private void post(HostWork w, int peer) {
+  private void post(EngineWork w, int peer) {
     long slot = slotOf(control.lane(rank, peer), w.seq);
     HostBuffer buffer = w.sendBuffer();
     if (bytes(w) <= Layout.LANE_PAYLOAD) {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
     } else {
-      boolean local = communicator.local(peer) != null;
+      boolean local = view.local(peer) != null;
       w.staged = !local && !buffer.isShared();
       if (w.staged) {
         control.setPlain(slot + Layout.LANE_OFFSET, bounce(peer).offset());
         control.setPlain(slot + Layout.LANE_MODE, Layout.CHUNKED);
       } else {
-        sendRefs[refOf(peer, w.seq)] = buffer.segment();
+        own.sent[refOf(peer, w.seq)] = buffer.segment();
         control.setPlain(slot + Layout.LANE_OFFSET, buffer.offset());
         control.setPlain(slot + Layout.LANE_MODE, Layout.PULLED);
       }
@@ -135,16 +133,13 @@ final class LaneEngine extends Padded {
   private HostHeap.Block bounce(int peer) {
     HostHeap.Block block = bounce[peer];
     if (block == null) {
-      block =
-          ProcessMemory.self()
-              .heap()
-              .allocate(communicator.account(), MemoryPurpose.MESSAGE, Layout.MESSAGE_BYTES);
+      block = view.heap.allocate(view.account, MemoryPurpose.MESSAGE, Layout.MESSAGE_BYTES);
       bounce[peer] = block;
     }
     return block;
   }
 
-  private int fillChunks(HostWork w, int peer) {
+  private int fillChunks(EngineWork w, int peer) {
     HostBuffer buffer = w.sendBuffer();
     HostHeap.Block block = bounce(peer);
     boolean moved = false;
@@ -169,24 +164,24 @@ final class LaneEngine extends Padded {
 
   // ---- receiving
 
-  private int receive(HostWork w) {
+  private int receive(EngineWork w) {
     int peer = w.root;
     w.blockedOn = peer;
-    if (w.stage == HostWork.QUEUED) {
+    if (w.stage == EngineWork.QUEUED) {
       if ((long) COUNTER.getAcquire(received, peer) + 1 != w.seq) {
         return Step.DEPENDS;
       }
       if (w.seq == 1) {
-        ProcessMemory.self().heap().populate(control, peer, rank, 1);
+        view.heap.populate(control, peer, rank, 1);
       }
-      w.stage = HostWork.POSTED;
+      w.stage = EngineWork.POSTED;
     }
     long slot = slotOf(control.lane(peer, rank), w.seq);
-    if (w.stage == HostWork.POSTED) {
+    if (w.stage == EngineWork.POSTED) {
       long found = control.getAcquire(slot);
       if (found != word(w)) {
         if ((int) found == (int) w.seq) {
-          throw communicator.mismatch(w, peer);
+          throw view.accord.mismatch(w, peer);
         }
         return Step.BLOCKED;
       }
@@ -198,31 +193,30 @@ final class LaneEngine extends Padded {
       }
       w.staged = control.getPlain(slot + Layout.LANE_MODE) == Layout.CHUNKED;
       w.position = 0;
-      w.stage = HostWork.MOVE;
+      w.stage = EngineWork.MOVE;
     }
     return w.staged ? takeChunks(w, peer, slot) : pull(w, peer, slot);
   }
 
-  private int pull(HostWork w, int peer, long slot) {
-    Health health = communicator.health();
-    if (!health.isGoodForAll()) {
+  private int pull(EngineWork w, int peer, long slot) {
+    Accord accord = view.accord;
+    if (!accord.isGoodForAll()) {
       return Step.MOVED;
     }
     HostBuffer buffer = w.recvBuffer();
     long length = Math.min(Copies.STEP, bytes(w) - w.position);
-    HostCommunicator local = communicator.local(peer);
-    MemorySegment source =
-        local == null ? communicator.heapOf(peer) : local.lanes().sendRefs[refOf(rank, w.seq)];
+    OwnSegments local = view.local(peer);
+    MemorySegment source = local == null ? view.heapOf(peer) : local.sent[refOf(rank, w.seq)];
     long from = control.getPlain(slot + Layout.LANE_OFFSET) + w.position;
     Copies.copyPart(source, from, buffer.segment(), buffer.offset() + w.position, length, bytes(w));
     w.position += length;
     // A sender that has failed may have changed what was read.
-    return w.position < bytes(w) || !health.isGoodForAll()
+    return w.position < bytes(w) || !accord.isGoodForAll()
         ? Step.MOVED
         : finishReceive(w, peer, true);
   }
 
-  private int takeChunks(HostWork w, int peer, long slot) {
+  private int takeChunks(EngineWork w, int peer, long slot) {
     HostBuffer buffer = w.recvBuffer();
     long filled = control.getAcquire(control.filled(peer, rank));
     if (chunksTaken[peer] == filled) {
@@ -231,14 +225,13 @@ final class LaneEngine extends Padded {
     long length = Math.min(Layout.CHUNK_BYTES, bytes(w) - w.position);
     long from =
         control.getPlain(slot + Layout.LANE_OFFSET) + (chunksTaken[peer] & 1) * Layout.CHUNK_BYTES;
-    Copies.copy(
-        communicator.heapOf(peer), from, buffer.segment(), buffer.offset() + w.position, length);
+    Copies.copy(view.heapOf(peer), from, buffer.segment(), buffer.offset() + w.position, length);
     w.position += length;
     control.setRelease(control.taken(peer, rank), ++chunksTaken[peer]);
     return w.position < bytes(w) ? Step.MOVED : finishReceive(w, peer, true);
   }
 
-  private int finishReceive(HostWork w, int peer, boolean acknowledge) {
+  private int finishReceive(EngineWork w, int peer, boolean acknowledge) {
     if (acknowledge) {
       control.setRelease(control.ack(peer, rank), w.seq);
     }
@@ -247,10 +240,10 @@ final class LaneEngine extends Padded {
   }
 
   /** Frees what chunked sends took; when the communicator is closed. */
-  void close() {
+  public void close() {
     for (HostHeap.Block block : bounce) {
       if (block != null) {
-        ProcessMemory.self().heap().free(block, communicator.health()::peersAreQuiet);
+        view.heap.free(block, view.accord::peersAreQuiet);
       }
     }
   }

@@ -1,13 +1,14 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.life;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.host.engine.Accord;
+import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.layout.Reason;
-import io.nccl4j.internal.host.memory.Quarantine;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.invoke.VarHandle;
@@ -19,15 +20,15 @@ import org.jspecify.annotations.Nullable;
  * Whether one rank's communicator can go on: its own failure, the first one only, which it tells
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
-final class Health implements Quarantine.Peers {
+public final class Health implements Accord {
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
-  private final HostCommunicator communicator;
   private final ControlBlock control;
   private final LocalPart part;
   private final Explanation explanation;
   private final int rank;
   private final int nranks;
+  private final Activity<?> activity;
   private final long timeoutNanos;
 
   /** Whether deaths are noted in another control block than this communicator's. */
@@ -37,37 +38,40 @@ final class Health implements Quarantine.Peers {
   private volatile long seenGroupEpoch;
   private volatile boolean someoneLeft;
   private volatile boolean peersQuiet;
+  private volatile boolean closed;
   private volatile @Nullable NcclException failure;
 
-  Health(
-      HostCommunicator communicator, LocalPart part, Explanation explanation, long timeoutNanos) {
-    this.communicator = communicator;
+  /** A rank that has not failed. */
+  public Health(
+      int rank, LocalPart part, Explanation explanation, Activity<?> activity, long timeoutNanos) {
     this.control = part.control();
     this.part = part;
     this.explanation = explanation;
-    this.rank = communicator.rank();
-    this.nranks = communicator.nranks();
+    this.activity = activity;
+    this.rank = rank;
+    this.nranks = part.nranks();
     this.timeoutNanos = timeoutNanos;
     this.splitOff = !part.group().isIn(control);
   }
 
   @Override
   public String name() {
-    return communicator.name();
+    return explanation.name();
   }
 
-  @Nullable NcclException failure() {
+  public @Nullable NcclException failure() {
     return failure;
   }
 
-  boolean isGood() {
+  @Override
+  public boolean isGood() {
     return failure == null;
   }
 
   // ---- own failure
 
   /** Fails this communicator, once, and tells the other ranks. */
-  void fail(NcclException cause) {
+  public void fail(NcclException cause) {
     int other = cause instanceof PeerFailedException peer ? peer.rank() : rank;
     fail(cause, RankState.codeOf(cause), other, 0);
   }
@@ -80,7 +84,7 @@ final class Health implements Quarantine.Peers {
    * @param other the other rank concerned, or this one
    * @param seq the operation concerned, or 0
    */
-  synchronized void fail(NcclException cause, int code, int other, long seq) {
+  public synchronized void fail(NcclException cause, int code, int other, long seq) {
     if (failure != null) {
       return;
     }
@@ -93,10 +97,85 @@ final class Health implements Quarantine.Peers {
     }
     control.advanceEpoch();
     failure = cause;
-    communicator.becomeQuietIfIdle();
+    becomeQuietIfIdle();
   }
 
-  void addFlag(long flag) {
+  /** Fails it, unless it is closed and its control block may be gone. Any thread. */
+  public synchronized void failUnlessClosed(NcclException cause, int code) {
+    if (!closed) {
+      look();
+      fail(cause, code, rank, 0);
+    }
+  }
+
+  /** Looks for failures of other ranks. Any thread may, while it is in no call of this rank. */
+  public synchronized void lookUnlessClosed() {
+    if (!closed) {
+      look();
+    }
+  }
+
+  /** Tells the others when this failed rank has no work left; it may be closed. Any thread. */
+  public synchronized void becomeQuietIfIdle() {
+    if (!closed && failure != null && activity.isIdle()) {
+      addFlag(RankState.QUIET);
+    }
+  }
+
+  /** Ends what any thread may do at any time: the control block may be gone soon. */
+  public synchronized void close() {
+    closed = true;
+  }
+
+  /** Whether it is closed. */
+  public boolean isClosed() {
+    return closed;
+  }
+
+  // ---- contradictions
+
+  @Override
+  public NcclException mismatch(EngineWork work, int peer) {
+    if (work.isCollective()) {
+      return mismatch(work.seq, peer);
+    }
+    NcclException e = explanation.messages(work, peer);
+    fail(e, RankState.LANE_MISMATCH, peer, work.seq);
+    return e;
+  }
+
+  /** Ranks called different collectives, the last of which is {@code until}. Fails. */
+  public NcclException mismatch(long until, int peer) {
+    long seq = explanation.firstDifference(peer, until);
+    NcclException e = explanation.collectives(peer, seq);
+    fail(e, RankState.MISMATCH, peer, seq);
+    return e;
+  }
+
+  @Override
+  public NcclException countMismatch(
+      EngineWork work, int peer, long theirs, long own, String verb) {
+    NcclException e = explanation.counts(work, peer, theirs, own, verb);
+    fail(e, RankState.MISMATCH, peer, work.seq);
+    return e;
+  }
+
+  /** What the rank has in common with others of this process. */
+  public LocalPart part() {
+    return part;
+  }
+
+  /** What of it is unfinished. */
+  public Activity<?> activity() {
+    return activity;
+  }
+
+  int nranks() {
+    return nranks;
+  }
+
+  /** Shows the others a flag of {@link RankState}, too. */
+  public void addFlag(long flag) {
     long state = control.state(rank);
     long before = control.getAcquire(state);
     while (!control.compareAndSet(state, before, before | flag)) {
@@ -105,7 +184,7 @@ final class Health implements Quarantine.Peers {
   }
 
   /** Notes since when a work waits, and fails when its deadline has passed. */
-  void checkDeadline(HostWork work, long now) {
+  public void checkDeadline(EngineWork work, long now) {
     if (work.slowSince == 0) {
       work.slowSince = now;
     } else if (now - work.slowSince > timeoutNanos) {
@@ -126,30 +205,26 @@ final class Health implements Quarantine.Peers {
   // ---- others' failures
 
   /** Looks for failures if something has changed; cheap if not. */
-  void look() {
+  public void look() {
     if (hasNews()) {
       lookAtAll();
     }
   }
 
   /** Whether a rank has failed, died or left since somebody looked. */
-  boolean hasNews() {
+  public boolean hasNews() {
     return control.epoch() != seenEpoch || splitOff && part.group().epoch() != seenGroupEpoch;
   }
 
-  /**
-   * Whether nobody has failed, as far as is known when all reads before this call are done. Before
-   * that holds no rank may write to others' buffers, and what it has read of them counts only if it
-   * still holds afterwards.
-   */
-  boolean isGoodForAll() {
+  @Override
+  public boolean isGoodForAll() {
     VarHandle.acquireFence();
     look();
     return failure == null;
   }
 
   /** Fails if a rank has failed or died, or if the one the work waits for has left. */
-  void check(HostWork work) {
+  public void check(EngineWork work) {
     look();
     int peer = work.blockedOn;
     if (failure == null
@@ -166,8 +241,8 @@ final class Health implements Quarantine.Peers {
       }
       fail(explanation.left(work, peer));
     }
-    HostCommunicator local = peer < 0 ? null : part.rank(peer);
-    if (local != null && local.hasTaskEnded() && !local.hasCalled(work, rank)) {
+    LocalRank local = peer < 0 ? null : part.rank(peer);
+    if (local != null && local.hasEndedWithout(work, rank)) {
       fail(ScheduledCommunicator.taskEnded(peer, rank, work.describe()));
     }
   }
@@ -226,7 +301,7 @@ final class Health implements Quarantine.Peers {
     if (code <= RankState.ALIVE || code == RankState.RELAYED) {
       return;
     }
-    String who = "rank " + k + " of communicator " + communicator.name();
+    String who = "rank " + k + " of communicator " + explanation.name();
     if (other >= nranks) {
       failWith(
           k,
@@ -274,7 +349,7 @@ final class Health implements Quarantine.Peers {
 
   /** Fails because rank {@code k} did. */
   private void relay(int k, NcclException own) {
-    HostCommunicator local = part.rank(k);
+    LocalRank local = part.rank(k);
     NcclException root = local == null ? null : local.health().failure();
     if (root != null) {
       own.causedBy(root);
@@ -293,7 +368,7 @@ final class Health implements Quarantine.Peers {
    * Whether a rank has failed and ended all it did on behalf of this communicator, is dead, or will
    * never come.
    */
-  boolean isQuiet(int k) {
+  public boolean isQuiet(int k) {
     // Read before the state, which then shows every rank that came.
     boolean complete = part.isComplete();
     long state = control.getAcquire(control.state(k));

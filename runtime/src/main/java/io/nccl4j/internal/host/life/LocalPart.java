@@ -1,11 +1,13 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.life;
 
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.MemoryPurpose;
+import io.nccl4j.internal.host.engine.OwnSegments;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.spi.MemoryBook;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
@@ -18,11 +20,12 @@ import org.jspecify.annotations.Nullable;
  * the local ranks, which reach each other's segments directly. Thread-safe; it lasts from the first
  * local rank's joining to the last one's closing.
  */
-final class LocalPart {
+public final class LocalPart {
   private static final Map<UUID, LocalPart> PARTS = new HashMap<>();
 
   private final ControlBlock control;
-  private final HostCommunicator[] ranks;
+  private final @Nullable LocalRank[] ranks;
+  private final @Nullable OwnSegments[] segments;
   private final int[] processOf;
   private final ProcessGroup group;
   private final UUID id;
@@ -40,14 +43,15 @@ final class LocalPart {
    * @param handle what the control block was published under
    * @param block the control block's memory if this process made it, otherwise null
    */
-  LocalPart(
+  public LocalPart(
       ControlBlock control,
       int[] processOf,
       ProcessGroup group,
       long handle,
       HostHeap.@Nullable Block block) {
     this.control = control;
-    this.ranks = new HostCommunicator[processOf.length];
+    this.ranks = new LocalRank[processOf.length];
+    this.segments = new OwnSegments[processOf.length];
     this.processOf = processOf;
     this.group = group;
     this.id = id(control);
@@ -62,7 +66,7 @@ final class LocalPart {
    * @param block the control block's memory if this process made it, otherwise null
    * @return null if all local ranks that came before have left again; this one does not come either
    */
-  static @Nullable LocalPart join(
+  public static @Nullable LocalPart join(
       ControlBlock control, int rank, HostHeap.@Nullable Block block, Supplier<LocalPart> first) {
     synchronized (PARTS) {
       LocalPart part = PARTS.get(id(control));
@@ -91,24 +95,24 @@ final class LocalPart {
     return new UUID(control.uuidHigh(), control.uuidLow());
   }
 
-  ControlBlock control() {
+  public ControlBlock control() {
     return control;
   }
 
-  ProcessGroup group() {
+  public ProcessGroup group() {
     return group;
   }
 
-  int processOf(int rank) {
+  public int processOf(int rank) {
     return processOf[rank];
   }
 
-  int nranks() {
+  public int nranks() {
     return ranks.length;
   }
 
   /** Whether some rank is in another process. */
-  boolean spansProcesses() {
+  public boolean spansProcesses() {
     for (int process : processOf) {
       if (process != processOf[0]) {
         return true;
@@ -117,21 +121,26 @@ final class LocalPart {
     return false;
   }
 
-  /** The communicator of a rank of this process; null for a rank of another one. */
-  @Nullable HostCommunicator rank(int rank) {
+  /** A rank of this process; null for a rank of another one. */
+  public @Nullable LocalRank rank(int rank) {
     return ranks[rank];
   }
 
+  /** What only ranks of this process can reach of each other; null for ranks of another one. */
+  public @Nullable OwnSegments[] segments() {
+    return segments;
+  }
+
   /** Rank 0 made the control block, and has it from now on. */
-  void set(int rank, HostCommunicator communicator) {
-    ranks[rank] = communicator;
+  public void set(int rank, LocalRank local, MemoryBook.Account account) {
+    ranks[rank] = local;
     if (rank == 0 && block != null) {
-      block.booking().move(communicator.account(), MemoryPurpose.CONTROL);
+      block.booking().move(account, MemoryPurpose.CONTROL);
     }
   }
 
   /** Tells the others that a local rank which has joined, or was to, could not be made. */
-  static void lost(ControlBlock control, int rank) {
+  public static void lost(ControlBlock control, int rank) {
     long lost = RankState.of(RankState.ERROR, rank, 0) | RankState.LEFT;
     control.setRelease(control.state(rank), lost);
     control.advanceEpoch();
@@ -139,7 +148,7 @@ final class LocalPart {
   }
 
   /** Once {@code condition} is true, no further rank comes. */
-  void nobodyComesOnce(BooleanSupplier condition) {
+  public void nobodyComesOnce(BooleanSupplier condition) {
     nobodyComes = condition;
   }
 
@@ -152,7 +161,7 @@ final class LocalPart {
    * One rank less; the last one frees the control block, if it was made here, once no rank touches
    * it any more. The block may be gone when this returns.
    */
-  void leave() {
+  public void leave() {
     synchronized (PARTS) {
       if (--open == 0) {
         if (PARTS.remove(id) != this) {

@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.engine;
 
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
@@ -34,7 +34,7 @@ import java.util.Objects;
  * <p>The fields belong to whoever drives the current collective; ownership of its stream, and
  * {@link #completed} between streams, hand them over.
  */
-final class CollectiveEngine extends Padded {
+public final class CollectiveEngine extends Padded {
   private static final int SIGNATURES = 16;
 
   private static final VarHandle COMPLETED;
@@ -57,16 +57,15 @@ final class CollectiveEngine extends Padded {
   final long[] scalars;
   final Scratch scratch = new Scratch();
 
-  private final HostCommunicator communicator;
+  private final RankView view;
   private final ControlBlock control;
-  private final Health health;
+  private final Accord accord;
   private final int rank;
   private final int nranks;
   private final long[] outbox;
   private final long[] done;
   private final long[] sync;
-  private final MemorySegment[] sendRefs = new MemorySegment[Layout.OUTBOX_SLOTS];
-  private final MemorySegment[] recvRefs = new MemorySegment[Layout.OUTBOX_SLOTS];
+  private final OwnSegments own;
   private final MemorySegment[] foldIn;
   private final long[] foldInOffset;
   private final MemorySegment[] foldOut = new MemorySegment[1 + REFERENCES];
@@ -88,12 +87,13 @@ final class CollectiveEngine extends Padded {
   /** What was compared last; only a hint, any thread may write it. */
   private long compared;
 
-  CollectiveEngine(HostCommunicator communicator, ControlBlock control) {
-    this.communicator = communicator;
-    this.control = control;
-    this.health = communicator.health();
-    this.rank = communicator.rank();
-    this.nranks = communicator.nranks();
+  public CollectiveEngine(RankView view) {
+    this.view = view;
+    this.control = view.control;
+    this.accord = view.accord;
+    this.rank = view.rank;
+    this.nranks = view.nranks;
+    own = Objects.requireNonNull(view.local(rank));
     outbox = new long[nranks];
     done = new long[nranks];
     sync = new long[nranks];
@@ -112,11 +112,11 @@ final class CollectiveEngine extends Padded {
     for (int k = 0; k < nranks; k++) {
       foldIn[k] = control.memory();
     }
-    mover = new ShareMover(this, control, rank, nranks);
+    mover = new ShareMover(this, view);
   }
 
   /** Number of the last completed collective. Any thread may ask. */
-  long completed() {
+  public long completed() {
     return (long) COMPLETED.getAcquire(this);
   }
 
@@ -125,13 +125,13 @@ final class CollectiveEngine extends Padded {
    *
    * @param patience how often to look before it is said to be waiting
    */
-  int step(HostWork w, int patience) {
-    if (w.stage == HostWork.SHOWN) {
+  public int step(EngineWork w, int patience) {
+    if (w.stage == EngineWork.SHOWN) {
       finishLowLatency(w);
       return complete(w);
     }
     this.patience = patience;
-    if (w.stage == HostWork.QUEUED) {
+    if (w.stage == EngineWork.QUEUED) {
       if (completed() + 1 != w.seq) {
         return Step.DEPENDS;
       }
@@ -144,9 +144,9 @@ final class CollectiveEngine extends Padded {
         return complete(w);
       }
       post(w);
-      w.stage = HostWork.POSTED;
+      w.stage = EngineWork.POSTED;
     }
-    if (w.stage == HostWork.POSTED) {
+    if (w.stage == EngineWork.POSTED) {
       if (!peersPosted(w)) {
         return Step.BLOCKED;
       }
@@ -166,57 +166,63 @@ final class CollectiveEngine extends Padded {
    * @param first whether it must be its turn; otherwise the one before was shown
    * @return false if that must wait
    */
-  boolean postEarly(HostWork w, boolean first) {
-    if (first && (w.stage != HostWork.QUEUED || completed() + 1 != w.seq)
+  boolean postEarly(EngineWork w, boolean first) {
+    if (!accord.isGood()
+        || first && (w.stage != EngineWork.QUEUED || completed() + 1 != w.seq)
         || w.seq > safeUntil && !refreshSafeUntil(w)) {
       return false;
     }
     w.lowLatency = true;
     post(w);
-    w.stage = HostWork.POSTED;
+    w.stage = EngineWork.POSTED;
     return true;
   }
 
   /** Looks once whether all peers have posted a low-latency work that was posted itself. */
-  boolean look(HostWork w) {
+  boolean look(EngineWork w) {
     long expected = word(w);
     for (int k = 0; k < nranks; k++) {
       if (k != rank && control.getAcquire(slot(k, w.seq)) != expected) {
         return false;
       }
     }
-    w.stage = HostWork.SHOWN;
+    w.stage = EngineWork.SHOWN;
     return true;
   }
 
-  private int stepDirect(HostWork w) {
+  /** Whether there are other ranks. */
+  boolean isExchange() {
+    return nranks > 1;
+  }
+
+  private int stepDirect(EngineWork w) {
     while (true) {
       switch (w.stage) {
-        case HostWork.COPY_IN -> {
+        case EngineWork.COPY_IN -> {
           mover.copyIn(w);
-          arrive(w, HostWork.ENTER);
+          arrive(w, EngineWork.ENTER);
         }
-        case HostWork.ENTER -> {
+        case EngineWork.ENTER -> {
           if (!allArrived(w)) {
             return Step.BLOCKED;
           }
-          w.stage = HostWork.MOVE;
+          w.stage = EngineWork.MOVE;
         }
-        case HostWork.MOVE -> {
+        case EngineWork.MOVE -> {
           // To a rank that has failed its buffers may mean something else by now.
-          if (!health.isGoodForAll() || !mover.move(w) || !health.isGoodForAll()) {
+          if (!accord.isGoodForAll() || !mover.move(w) || !accord.isGoodForAll()) {
             return Step.MOVED;
           }
-          arrive(w, HostWork.LEAVE);
+          arrive(w, EngineWork.LEAVE);
         }
-        case HostWork.LEAVE -> {
+        case EngineWork.LEAVE -> {
           if (!allArrived(w)) {
             return Step.BLOCKED;
           }
           if (!w.staged) {
             return complete(w);
           }
-          w.stage = HostWork.COPY_OUT;
+          w.stage = EngineWork.COPY_OUT;
         }
         default -> {
           mover.copyOut(w);
@@ -231,19 +237,19 @@ final class CollectiveEngine extends Padded {
     }
   }
 
-  private static void beginPiece(HostWork w) {
+  private static void beginPiece(EngineWork w) {
     w.item = 0;
     w.position = 0;
-    w.stage = w.staged ? HostWork.COPY_IN : HostWork.MOVE;
+    w.stage = w.staged ? EngineWork.COPY_IN : EngineWork.MOVE;
   }
 
   /** The same on every rank: it looks only at what the signature covers. */
-  boolean isLowLatency(HostWork w) {
+  public boolean isLowLatency(EngineWork w) {
     long elements = w.operation.varies() ? Long.MAX_VALUE / 8 : sendElements(w);
     return elements * w.type.byteSize() <= Layout.OUTBOX_PAYLOAD;
   }
 
-  private static long payloadOffset(HostWork w) {
+  private static long payloadOffset(EngineWork w) {
     return w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM ? Long.BYTES : 0;
   }
 
@@ -251,13 +257,13 @@ final class CollectiveEngine extends Padded {
     return outbox[k] + (seq & Layout.OUTBOX_SLOTS - 1) * Layout.OUTBOX_SLOT_BYTES;
   }
 
-  private static long word(HostWork w) {
+  private static long word(EngineWork w) {
     return (long) w.signature << 32 | w.seq & 0xffffffffL;
   }
 
   // ---- outbox
 
-  private void post(HostWork w) {
+  private void post(EngineWork w) {
     long slot = slot(rank, w.seq);
     if (!w.lowLatency) {
       describe(w, slot);
@@ -278,7 +284,7 @@ final class CollectiveEngine extends Padded {
   }
 
   /** Whether others need this rank's data. */
-  private boolean contributes(HostWork w) {
+  private boolean contributes(EngineWork w) {
     Operation operation = w.operation;
     return operation.sent() != Shape.NOTHING
         && w.sends(rank)
@@ -286,7 +292,7 @@ final class CollectiveEngine extends Padded {
   }
 
   /** Elements that a rank sends which sends; there is a block for each rank, or one. */
-  private long sendElements(HostWork w) {
+  private long sendElements(EngineWork w) {
     return w.operation.sent() == Shape.EACH ? w.count * nranks : w.count;
   }
 
@@ -294,7 +300,7 @@ final class CollectiveEngine extends Padded {
    * Addresses instead of data. Offsets are of the heap, or of the segment that same-process peers
    * find in our refs.
    */
-  private void describe(HostWork w, long slot) {
+  private void describe(EngineWork w, long slot) {
     int index = (int) w.seq & Layout.OUTBOX_SLOTS - 1;
     int flags = 0;
     if (w.send != null) {
@@ -302,7 +308,7 @@ final class CollectiveEngine extends Padded {
       control.setPlain(slot + Layout.IN_OFFSET, send.offset());
       if (!send.isShared()) {
         flags |= Layout.PRIVATE_IN;
-        sendRefs[index] = send.segment();
+        own.send[index] = send.segment();
       }
     }
     if (w.recv != null) {
@@ -310,7 +316,7 @@ final class CollectiveEngine extends Padded {
       control.setPlain(slot + Layout.OUT_OFFSET, recv.offset());
       if (!recv.isShared()) {
         flags |= Layout.PRIVATE_OUT;
-        recvRefs[index] = recv.segment();
+        own.recv[index] = recv.segment();
       }
     }
     control.setPlain(slot + Layout.FLAGS, flags);
@@ -323,7 +329,7 @@ final class CollectiveEngine extends Padded {
   }
 
   /** For messages only: the signature has them, but tells nothing of them. */
-  private void showCounts(HostWork w, long slot) {
+  private void showCounts(EngineWork w, long slot) {
     long at = slot + Layout.COUNTS;
     long[] counts = w.commonCounts();
     for (int k = 0; k < nranks; k++) {
@@ -332,24 +338,7 @@ final class CollectiveEngine extends Padded {
     }
   }
 
-  /**
-   * The elements that a rank has called a collective with for rank {@code of}, if all ranks pass
-   * the counts of all; −1 if it has not shown that collective, or not any more.
-   */
-  long shownCount(int k, long seq, int of) {
-    long slot = slot(k, seq);
-    long count =
-        control
-            .memory()
-            .get(
-                ValueLayout.JAVA_LONG_UNALIGNED,
-                slot + Layout.COUNTS + (long) of * Layout.COUNT_BYTES);
-    return (int) control.getAcquire(slot) == (int) seq
-        ? count & (1L << Layout.COUNT_BYTES * Byte.SIZE) - 1
-        : -1;
-  }
-
-  private static long scalarBits(HostWork w) {
+  private static long scalarBits(EngineWork w) {
     DeviceBuffer scalar = w.op.deviceScalar();
     if (scalar == null) {
       return Scalars.of(w.type, w.op);
@@ -358,7 +347,7 @@ final class CollectiveEngine extends Padded {
     return Scalars.read(buffer.segment(), buffer.offset(), w.type);
   }
 
-  private boolean peersPosted(HostWork w) {
+  private boolean peersPosted(EngineWork w) {
     if (w.lowLatency && !reads(w)) {
       UNCOMPARED.setOpaque(this, w.seq);
       return true;
@@ -370,7 +359,7 @@ final class CollectiveEngine extends Padded {
         long found = poll(slot(k, w.seq), expected);
         if (found != expected) {
           if ((int) found == (int) expected) {
-            throw communicator.mismatch(w, k);
+            throw accord.mismatch(w, k);
           }
           w.cursor = k;
           w.blockedOn = k;
@@ -395,14 +384,14 @@ final class CollectiveEngine extends Padded {
   }
 
   /** Whether this rank needs the others' data to finish a low-latency operation. */
-  private boolean reads(HostWork w) {
+  private boolean reads(EngineWork w) {
     return w.receives(rank) && (w.operation.senders() == Party.ALL || w.root != rank);
   }
 
   /**
    * A slot may be written again once every rank has completed the collective that used it before.
    */
-  private boolean refreshSafeUntil(HostWork w) {
+  private boolean refreshSafeUntil(EngineWork w) {
     int worst = Integer.MIN_VALUE;
     for (int k = 0; k < nranks; k++) {
       if (k == rank) {
@@ -421,19 +410,19 @@ final class CollectiveEngine extends Padded {
   }
 
   /** Finds contradictions in one-way operations, where nobody looked at this rank's slot. */
-  private void checkSignature(HostWork w, int k, long doneWord) {
+  private void checkSignature(EngineWork w, int k, long doneWord) {
     int seq = (int) doneWord;
     int behind = (int) completed() - seq;
     if (seq != 0
         && behind >= 0
         && behind < SIGNATURES * Layout.DONE_INTERVAL
         && signatures[seq / Layout.DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
-      throw communicator.mismatch(w, k);
+      throw accord.mismatch(w, k);
     }
   }
 
   /** Whether there were one-way operations, in which not all ranks look at all others. */
-  boolean isUncompared() {
+  public boolean isUncompared() {
     return (long) UNCOMPARED.getOpaque(this) != 0;
   }
 
@@ -444,7 +433,7 @@ final class CollectiveEngine extends Padded {
    *
    * @return a rank that called something else; −1 if none is known to have
    */
-  int compareLatest() {
+  public int compareLatest() {
     long oneWay = (long) UNCOMPARED.getOpaque(this);
     long last = completed();
     boolean isNew = last == oneWay && last != compared;
@@ -477,7 +466,7 @@ final class CollectiveEngine extends Padded {
    * Number of the last collective that this rank and another one have shown, if the two are not the
    * same; otherwise 0.
    */
-  long lastDifference(int k) {
+  public long lastDifference(int k) {
     long last = completed();
     for (long seq = last; seq > Math.max(0, last - Layout.OUTBOX_SLOTS); seq--) {
       long own = control.getAcquire(slot(rank, seq));
@@ -489,7 +478,7 @@ final class CollectiveEngine extends Padded {
     return 0;
   }
 
-  private int complete(HostWork w) {
+  private int complete(EngineWork w) {
     if ((w.seq & Layout.DONE_INTERVAL - 1) == 0) {
       signatures[(int) w.seq / Layout.DONE_INTERVAL & SIGNATURES - 1] = w.signature;
       control.setRelease(done[rank], word(w));
@@ -500,7 +489,7 @@ final class CollectiveEngine extends Padded {
 
   // ---- low latency
 
-  private void finishLowLatency(HostWork w) {
+  private void finishLowLatency(EngineWork w) {
     Operation operation = w.operation;
     if (operation.sent() == Shape.NOTHING || !w.receives(rank)) {
       return;
@@ -515,14 +504,14 @@ final class CollectiveEngine extends Padded {
     }
   }
 
-  private void copySlots(HostWork w, long from) {
+  private void copySlots(EngineWork w, long from) {
     long block = w.count * w.type.byteSize();
     for (int k = 0; k < nranks; k++) {
       copySlot(w, k, from, k * block);
     }
   }
 
-  private void copySlot(HostWork w, int k, long from, long to) {
+  private void copySlot(EngineWork w, int k, long from, long to) {
     HostBuffer recv = w.recvBuffer();
     MemorySegment source = control.memory();
     long offset = slot(k, w.seq) + Long.BYTES;
@@ -534,7 +523,7 @@ final class CollectiveEngine extends Padded {
         source, offset + from, recv.segment(), recv.offset() + to, w.count * w.type.byteSize());
   }
 
-  private void foldSlots(HostWork w, long from, long elements) {
+  private void foldSlots(EngineWork w, long from, long elements) {
     long offset = payloadOffset(w);
     boolean scaled = offset != 0;
     if (nranks == 1 && !scaled) {
@@ -576,14 +565,14 @@ final class CollectiveEngine extends Padded {
     }
   }
 
-  static FoldKernel kernel(HostWork w) {
+  static FoldKernel kernel(EngineWork w) {
     DataType type = w.type;
     return Kernels.get(type, w.op.kind());
   }
 
   // ---- direct and staged
 
-  private void resolve(HostWork w) {
+  private void resolve(EngineWork w) {
     int flags = 0;
     long longest = 0;
     for (int k = 0; k < nranks; k++) {
@@ -593,13 +582,13 @@ final class CollectiveEngine extends Padded {
       scalars[k] = control.getPlain(slot + Layout.SCALAR);
     }
     w.longest = longest;
-    w.staged = flags != 0 && communicator.spansProcesses();
+    w.staged = flags != 0 && view.spansProcesses;
     w.piece = 0;
     w.pieceLength = w.staged ? mover.pieceLength(w) : Long.MAX_VALUE;
     for (int k = 0; k < nranks; k++) {
       if (w.staged) {
-        in[k] = communicator.heapOf(k);
-        inOffset[k] = communicator.stagingOf(k);
+        in[k] = view.heapOf(k);
+        inOffset[k] = view.stagingOf(k);
         out[k] = in[k];
         outOffset[k] = inOffset[k] + Layout.STAGING_BYTES / 2;
       } else {
@@ -609,30 +598,30 @@ final class CollectiveEngine extends Padded {
     mover.checkBlocks(w);
   }
 
-  private void resolvePeer(HostWork w, int k) {
+  private void resolvePeer(EngineWork w, int k) {
     long slot = slot(k, w.seq);
     int index = (int) w.seq & Layout.OUTBOX_SLOTS - 1;
     inOffset[k] = control.getPlain(slot + Layout.IN_OFFSET);
     outOffset[k] = control.getPlain(slot + Layout.OUT_OFFSET);
     int flags = (int) control.getPlain(slot + Layout.FLAGS);
-    in[k] = communicator.heapOf(k);
+    in[k] = view.heapOf(k);
     out[k] = in[k];
     if (flags != 0) {
       // Only ranks of one process get here with private memory.
-      CollectiveEngine local = Objects.requireNonNull(communicator.local(k)).collectives();
-      in[k] = (flags & Layout.PRIVATE_IN) == 0 ? in[k] : local.sendRefs[index];
-      out[k] = (flags & Layout.PRIVATE_OUT) == 0 ? out[k] : local.recvRefs[index];
+      OwnSegments local = Objects.requireNonNull(view.local(k));
+      in[k] = (flags & Layout.PRIVATE_IN) == 0 ? in[k] : local.send[index];
+      out[k] = (flags & Layout.PRIVATE_OUT) == 0 ? out[k] : local.recv[index];
     }
   }
 
-  private void arrive(HostWork w, int next) {
+  private void arrive(EngineWork w, int next) {
     w.target = ++syncs;
     w.cursor = 0;
     w.stage = next;
     control.setRelease(sync[rank], w.target);
   }
 
-  private boolean allArrived(HostWork w) {
+  private boolean allArrived(EngineWork w) {
     for (int k = w.cursor; k < nranks; k++) {
       long arrived = control.getAcquire(sync[k]);
       for (int i = patience; arrived < w.target && i > 0; i--) {
@@ -646,9 +635,5 @@ final class CollectiveEngine extends Padded {
       }
     }
     return true;
-  }
-
-  HostCommunicator communicator() {
-    return communicator;
   }
 }

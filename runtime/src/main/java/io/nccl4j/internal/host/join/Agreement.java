@@ -1,5 +1,6 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.join;
 
+import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
@@ -7,6 +8,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Interrupts;
 import java.lang.foreign.Arena;
@@ -26,12 +28,14 @@ final class Agreement {
   /** Bytes of a reason; within what travels without the sender's memory being looked at. */
   private static final int REASON_BYTES = 1024;
 
-  private final HostCommunicator communicator;
+  private final Communicator communicator;
+  private final Health health;
   private final String what;
   private boolean refused;
 
-  Agreement(HostCommunicator communicator, String what) {
+  Agreement(Communicator communicator, Health health, String what) {
     this.communicator = communicator;
+    this.health = health;
     this.what = what;
   }
 
@@ -143,18 +147,16 @@ final class Agreement {
         stream.synchronize();
       } catch (InterruptedWaitException e) {
         // The other ranks wait for what comes next, and nobody could go on with it later.
-        communicator.health().fail(Interrupts.asFailure(e));
-        HostStream own = Objects.requireNonNull(HostStream.of(stream));
-        Progress.driveUninterruptibly(own, own.position(), Long.MAX_VALUE);
+        health.fail(Interrupts.asFailure(e));
         throw e;
       }
     } catch (NcclException e) {
-      communicator.health().fail(Interrupts.asFailure(e));
+      health.fail(Interrupts.asFailure(e));
       throw e;
     } catch (RuntimeException | Error e) {
       NcclException failure =
           new SystemErrorException(what + " failed: " + e, "see the cause").causedBy(e);
-      communicator.health().fail(failure);
+      health.fail(failure);
       throw failure;
     }
   }

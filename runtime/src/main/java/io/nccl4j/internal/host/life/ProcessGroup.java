@@ -1,4 +1,4 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.life;
 
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.memory.ProcessMemory;
@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * go leaves. The control block and the peers' heaps are looked at a little longer, until all that
  * was counted as {@link #unsettled} is settled.
  */
-final class ProcessGroup {
+public final class ProcessGroup {
   private final ControlBlock control;
   private final UUID[] processes;
   private final long[] pids;
@@ -38,7 +38,7 @@ final class ProcessGroup {
    * @param heaps their heaps, mapped; the group's from now on
    * @param self index of this process
    */
-  ProcessGroup(
+  public ProcessGroup(
       ControlBlock control,
       UUID[] processes,
       long[] pids,
@@ -69,15 +69,7 @@ final class ProcessGroup {
     }
   }
 
-  int size() {
-    return processes.length;
-  }
-
-  UUID process(int index) {
-    return processes[index];
-  }
-
-  long pid(int index) {
+  public long pid(int index) {
     return pids[index];
   }
 
@@ -86,7 +78,7 @@ final class ProcessGroup {
   }
 
   /** Whether a process is dead; once true, it stays so, even when the control block is gone. */
-  boolean isDead(int process) {
+  public boolean isDead(int process) {
     if (!dead[process] && (control.isDead(process) || released && hasVanished(process))) {
       dead[process] = true;
     }
@@ -109,11 +101,10 @@ final class ProcessGroup {
 
   /** Without a watch a peer's death would be an endless wait. */
   private void cannotWatch(Throwable cause) {
-    HostProcess.self()
-        .failAll(
-            communicator -> communicator.part().group() == this,
-            "the deaths of other processes can no longer be noticed",
-            cause);
+    LiveRanks.failAll(
+        rank -> rank.part().group() == this,
+        "the deaths of other processes can no longer be noticed",
+        cause);
   }
 
   /** Becomes visible to the other processes' watches; before a rank says that it is alive. */
@@ -130,12 +121,12 @@ final class ProcessGroup {
   }
 
   /** Whether a process can be watched; it has said that its ranks are alive. */
-  boolean isWatchable(int process) {
+  public boolean isWatchable(int process) {
     return watch == null || DeathWatch.isFormatted(control.mutex(process));
   }
 
   /** Starts watching; after all ranks are alive. */
-  synchronized void watch() {
+  public synchronized void watch() {
     if (watch != null && !watching) {
       watching = true;
       watch.watch();
@@ -143,12 +134,12 @@ final class ProcessGroup {
   }
 
   /** Counts something that will look at a control block or a peer's heap, even after leaving. */
-  void unsettled() {
+  public void unsettled() {
     unsettled.incrementAndGet();
   }
 
   /** One of them looks no more. */
-  void settled() {
+  public void settled() {
     unsettled.decrementAndGet();
   }
 
@@ -181,7 +172,7 @@ final class ProcessGroup {
     }
   }
 
-  MemorySegment heap(int process) {
+  public MemorySegment heap(int process) {
     return heaps[process];
   }
 

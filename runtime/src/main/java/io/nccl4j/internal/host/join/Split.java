@@ -1,20 +1,27 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.join;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.life.Health;
+import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.Failures;
+import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
+import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -26,53 +33,61 @@ import org.jspecify.annotations.Nullable;
  * <p>All ranks divide or none does. They exchange twice, and a rank that cannot go on says so
  * instead: first by what it was asked for, then by the memory it needs. What follows the second
  * exchange cannot be refused.
+ *
+ * @param <W> the works
  */
-final class Split {
-  private final HostCommunicator parent;
+public final class Split<W extends Work> {
+  private final Communicator parent;
+  private final Health health;
+  private final LocalPart part;
+  private final MemoryBook.Account account;
+  private final Supplier<W> works;
   private final Agreement agreement;
-  private final int color;
-  private final CommunicatorConfig config;
 
-  private Split(
-      HostCommunicator parent, Agreement agreement, int color, CommunicatorConfig config) {
+  /**
+   * A split to come.
+   *
+   * @param health of the parent's rank
+   * @param account has a control block until there is a communicator
+   * @param works makes one
+   */
+  public Split(Communicator parent, Health health, MemoryBook.Account account, Supplier<W> works) {
     this.parent = parent;
-    this.agreement = agreement;
-    this.color = color;
-    this.config = config;
+    this.health = health;
+    this.part = health.part();
+    this.account = account;
+    this.works = works;
+    agreement = new Agreement(parent, health, "split");
   }
 
-  static @Nullable HostCommunicator run(
-      HostCommunicator parent, int color, int key, @Nullable CommunicatorConfig config) {
+  /**
+   * As {@link Communicator#split}.
+   *
+   * @param attach makes the child's rank
+   */
+  public <C> @Nullable C run(
+      int color, int key, @Nullable CommunicatorConfig config, Function<Place<W>, C> attach) {
     long start = System.nanoTime();
-    NcclException refusal = refusal(parent, color, config);
-    boolean grouped = GroupScope.isOpen();
-    return grouped
-        ? GroupScope.suspended(() -> run(parent, color, key, config, refusal, start))
-        : run(parent, color, key, config, refusal, start);
-  }
-
-  private static @Nullable HostCommunicator run(
-      HostCommunicator parent,
-      int color,
-      int key,
-      @Nullable CommunicatorConfig config,
-      @Nullable NcclException refusal,
-      long start) {
-    Agreement agreement = new Agreement(parent, "split");
-    parent.enterSplit();
-    try {
-      long[] answers = agreement.reach(refusal, color, key);
-      CommunicatorConfig given = config == null ? parent.config() : config;
-      Split split = new Split(parent, agreement, color, given);
-      return color == Communicator.NO_COLOR ? split.stayOut() : split.divide(answers, start);
-    } finally {
-      parent.leaveSplit();
-    }
+    NcclException refusal = refusal(color, config);
+    Supplier<@Nullable C> split =
+        () -> {
+          health.activity().splits().incrementAndGet();
+          try {
+            long[] answers = agreement.reach(refusal, color, key);
+            CommunicatorConfig given = config == null ? parent.config() : config;
+            return color == Communicator.NO_COLOR
+                ? stayOut()
+                : attach.apply(divide(color, given, answers, start));
+          } finally {
+            health.activity().splits().decrementAndGet();
+            health.becomeQuietIfIdle();
+          }
+        };
+    return GroupScope.isOpen() ? GroupScope.suspended(split) : split.get();
   }
 
   /** What only this rank can know is wrong. */
-  private static @Nullable NcclException refusal(
-      HostCommunicator parent, int color, @Nullable CommunicatorConfig config) {
+  private @Nullable NcclException refusal(int color, @Nullable CommunicatorConfig config) {
     if (config == null) {
       return new InvalidArgumentException(
           "split: the config is null", "pass a configuration, or leave it out");
@@ -81,7 +96,7 @@ final class Split {
       return new InvalidUsageException(
           "split: a group is open on this thread", "launch or close the group first");
     }
-    if (parent.isBusy()) {
+    if (health.activity().isBusy()) {
       return new InvalidUsageException(
           "split: operations of communicator " + parent.name() + " are unfinished",
           "synchronize their streams first");
@@ -93,20 +108,19 @@ final class Split {
     try {
       // What the largest child would take decides.
       int nranks = parent.nranks();
-      HostMemory.require(
-          (HostDevice) parent.device(), nranks, parent.spansProcesses() ? 1 : nranks, config);
+      HostMemory.require(parent.device(), nranks, part.spansProcesses() ? 1 : nranks, config);
       return null;
     } catch (NcclException e) {
       return e;
     }
   }
 
-  private @Nullable HostCommunicator stayOut() {
+  private <C> @Nullable C stayOut() {
     long[] ignored = agreement.reach(null, -1);
     return null;
   }
 
-  private HostCommunicator divide(long[] answers, long start) {
+  private Place<W> divide(int color, CommunicatorConfig config, long[] answers, long start) {
     int[] members =
         IntStream.range(0, parent.nranks())
             .filter(k -> answers[2 * k] == color)
@@ -119,18 +133,18 @@ final class Split {
             .filter(i -> members[i] == parent.rank())
             .findFirst()
             .orElseThrow();
-    int[] processOf = IntStream.of(members).map(parent.part()::processOf).toArray();
-    HostDevice device = (HostDevice) parent.device();
+    int[] processOf = IntStream.of(members).map(part::processOf).toArray();
+    Device device = parent.device();
     String name = config.name() == null ? parent.name() + "/" + color : config.name();
     boolean spans = IntStream.of(processOf).distinct().count() > 1;
     NcclException refusal = null;
-    Provisions provisions = null;
+    Provisions<W> provisions = null;
     long handle = -1;
     LocalPart own = null;
     try {
-      provisions = Provisions.take(rank, device, config, name, spans);
+      provisions = Provisions.take(rank, device, config, name, spans, works);
       if (rank == 0) {
-        handle = ProcessMemory.self().controlBlocks().create(device.account(), members.length);
+        handle = ProcessMemory.self().controlBlocks().create(account, members.length);
         own = part(handle, members[0], processOf, 0);
       }
     } catch (NcclException e) {
@@ -140,10 +154,10 @@ final class Split {
           new SystemErrorException("split: rank " + parent.rank() + " failed: " + e, "")
               .causedBy(e);
     }
-    LocalPart part;
+    LocalPart child;
     try {
       long found = agreement.reach(refusal, handle)[members[0]];
-      part = own != null ? own : part(found, members[0], processOf, rank);
+      child = own != null ? own : part(found, members[0], processOf, rank);
     } catch (RuntimeException | Error e) {
       if (own != null) {
         giveUp(own);
@@ -153,11 +167,11 @@ final class Split {
       }
       throw e;
     }
-    part.nobodyComesOnce(parent.health()::peersAreQuiet);
-    return HostBackend.attach(
+    child.nobodyComesOnce(health::peersAreQuiet);
+    return new Place<>(
         rank,
         device,
-        part,
+        child,
         config,
         name,
         Objects.requireNonNull(provisions),
@@ -170,12 +184,12 @@ final class Split {
    * and that rank, which is quiet, has left this call.
    */
   private @Nullable NcclException whyNever(int parentRank) {
-    return parent.health().isQuiet(parentRank) ? parentFailure(parentRank) : null;
+    return health.isQuiet(parentRank) ? parentFailure(parentRank) : null;
   }
 
   private @Nullable NcclException parentFailure(int parentRank) {
-    parent.health().look();
-    NcclException failure = parent.health().failure();
+    health.look();
+    NcclException failure = health.failure();
     return failure == null
         ? null
         : Failures.again(
@@ -196,25 +210,25 @@ final class Split {
    * @throws NcclException if those who came before have given the child up
    */
   private LocalPart part(long handle, int leader, int[] processOf, int rank) {
-    boolean here = parent.local(leader) != null;
+    boolean here = part.rank(leader) != null;
     HostHeap.Block block = here ? ProcessMemory.self().controlBlocks().find(handle) : null;
     if (here && block == null) {
       throw givenUp(leader);
     }
-    int process = parent.part().processOf(leader);
-    MemorySegment memory = block == null ? parent.part().group().heap(process) : block.segment();
+    int process = part.processOf(leader);
+    MemorySegment memory = block == null ? part.group().heap(process) : block.segment();
     long offset = block == null ? handle : block.offset();
     ControlBlock control = ControlBlock.find(memory, offset, processOf.length, leader);
-    LocalPart part =
+    LocalPart child =
         LocalPart.join(
             control,
             rank,
             block,
-            () -> new LocalPart(control, processOf, parent.part().group(), handle, block));
-    if (part == null) {
+            () -> new LocalPart(control, processOf, part.group(), handle, block));
+    if (child == null) {
       throw givenUp(leader);
     }
-    return part;
+    return child;
   }
 
   private NcclException givenUp(int leader) {
@@ -234,7 +248,7 @@ final class Split {
    */
   private void giveUp(LocalPart own) {
     LocalPart.lost(own.control(), 0);
-    own.nobodyComesOnce(agreement.isRefused() ? () -> true : parent.health()::peersAreQuiet);
+    own.nobodyComesOnce(agreement.isRefused() ? () -> true : health::peersAreQuiet);
     own.leave();
   }
 }

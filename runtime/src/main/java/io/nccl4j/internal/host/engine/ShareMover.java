@@ -1,11 +1,10 @@
-package io.nccl4j.internal.host;
+package io.nccl4j.internal.host.engine;
 
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostBuffer;
-import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Padded;
@@ -23,6 +22,7 @@ final class ShareMover extends Padded {
   private static final long SHARE_ALIGNMENT = 128;
 
   private final CollectiveEngine engine;
+  private final RankView view;
   private final ControlBlock control;
   private final int rank;
   private final int nranks;
@@ -41,11 +41,12 @@ final class ShareMover extends Padded {
   private long targetOffset;
   private long bytes;
 
-  ShareMover(CollectiveEngine engine, ControlBlock control, int rank, int nranks) {
+  ShareMover(CollectiveEngine engine, RankView view) {
     this.engine = engine;
-    this.control = control;
-    this.rank = rank;
-    this.nranks = nranks;
+    this.view = view;
+    this.control = view.control;
+    this.rank = view.rank;
+    this.nranks = view.nranks;
     outs = new MemorySegment[nranks + REFERENCES];
     ins = new MemorySegment[nranks + REFERENCES];
     inOffsets = new long[nranks + LONGS];
@@ -55,7 +56,7 @@ final class ShareMover extends Padded {
   // ---- before the exchange
 
   /** Elements of this rank's largest block, in or out. */
-  long longestBlock(HostWork w) {
+  long longestBlock(EngineWork w) {
     if (!w.operation.varies()) {
       return w.count;
     }
@@ -70,7 +71,7 @@ final class ShareMover extends Padded {
   }
 
   /** Tells each peer where its block lies, in operations in which only one side knows. */
-  void publishBlocks(HostWork w) {
+  void publishBlocks(EngineWork w) {
     if (!w.operation.hasPairCounts()) {
       return;
     }
@@ -83,9 +84,9 @@ final class ShareMover extends Padded {
     }
   }
 
-  private void publish(HostWork w, long[] counts, long[] displacements) {
+  private void publish(EngineWork w, long[] counts, long[] displacements) {
     if (!published) {
-      ProcessMemory.self().heap().populate(control, rank, 0, nranks);
+      view.heap.populate(control, rank, 0, nranks);
       published = true;
     }
     for (int k = 0; k < nranks; k++) {
@@ -95,7 +96,7 @@ final class ShareMover extends Padded {
   }
 
   /** After the exchange: what a peer sends must be what this rank expects. */
-  void checkBlocks(HostWork w) {
+  void checkBlocks(EngineWork w) {
     if (!w.operation.hasPairCounts()) {
       return;
     }
@@ -107,15 +108,15 @@ final class ShareMover extends Padded {
     }
   }
 
-  private void checkBlock(HostWork w, int k, long own, String verb) {
+  private void checkBlock(EngineWork w, int k, long own, String verb) {
     long theirs = control.getPlain(control.block(k, rank) + Long.BYTES);
     if (theirs != own) {
-      throw engine.communicator().countMismatch(w, k, theirs, own, verb);
+      throw view.accord.countMismatch(w, k, theirs, own, verb);
     }
   }
 
   /** Elements per block that fit into a staging area, the same on every rank. */
-  long pieceLength(HostWork w) {
+  long pieceLength(EngineWork w) {
     long half = Layout.STAGING_BYTES / 2;
     long blocks = w.operation.isShared() ? 1 : nranks;
     long elements = half / blocks / w.type.byteSize();
@@ -124,7 +125,7 @@ final class ShareMover extends Padded {
 
   // ---- staging
 
-  void copyIn(HostWork w) {
+  void copyIn(EngineWork w) {
     if (w.sends(rank)) {
       int blocks = w.operation.sent().isMany() ? nranks : 1;
       for (int b = 0; b < blocks; b++) {
@@ -133,7 +134,7 @@ final class ShareMover extends Padded {
     }
   }
 
-  void copyOut(HostWork w) {
+  void copyOut(EngineWork w) {
     if (w.receives(rank)) {
       int blocks = w.operation.received().isMany() ? nranks : 1;
       for (int b = 0; b < blocks; b++) {
@@ -146,7 +147,7 @@ final class ShareMover extends Padded {
    * Moves the current piece of one block between the user's buffer and this rank's staging area.
    */
   private void stage(
-      HostWork w, boolean inwards, HostBuffer buffer, long start, long count, int block) {
+      EngineWork w, boolean inwards, HostBuffer buffer, long start, long count, int block) {
     int size = w.type.byteSize();
     long length = Math.min(w.pieceLength, count - w.piece) * size;
     if (length <= 0) {
@@ -164,16 +165,16 @@ final class ShareMover extends Padded {
   // ---- moving
 
   /** Moves the next part of this rank's share; true when all of the current piece is moved. */
-  boolean move(HostWork w) {
+  boolean move(EngineWork w) {
     return w.operation.reducing() && !isAlone(w) ? fold(w) : copy(w);
   }
 
   /** Whether there is nothing to reduce: what one rank has is the result. */
-  private boolean isAlone(HostWork w) {
+  private boolean isAlone(EngineWork w) {
     return nranks == 1 && w.op.kind() != ReduceOp.Kind.PRE_MUL_SUM;
   }
 
-  private boolean fold(HostWork w) {
+  private boolean fold(EngineWork w) {
     int size = w.type.byteSize();
     boolean scatter = w.operation.sent().isMany();
     long from;
@@ -212,7 +213,7 @@ final class ShareMover extends Padded {
     return at + elements >= to;
   }
 
-  private int foldTargets(HostWork w, boolean scatter, long at) {
+  private int foldTargets(EngineWork w, boolean scatter, long at) {
     if (scatter || w.operation.receivers() == Party.ROOT) {
       int k = scatter ? rank : w.root;
       outs[0] = engine.out[k];
@@ -227,7 +228,7 @@ final class ShareMover extends Padded {
   }
 
   /** Where, in bytes, this rank's block starts in every rank's input. */
-  private long scatterStart(HostWork w) {
+  private long scatterStart(EngineWork w) {
     long start = w.staged ? rank * w.pieceLength : w.sendStart(rank);
     return start * w.type.byteSize();
   }
@@ -242,7 +243,7 @@ final class ShareMover extends Padded {
     return Math.min(all, k * share);
   }
 
-  private boolean copy(HostWork w) {
+  private boolean copy(EngineWork w) {
     int items = items(w);
     while (w.item < items) {
       block(w, (rank + w.item) % items);
@@ -263,12 +264,12 @@ final class ShareMover extends Padded {
   }
 
   /** How many blocks this rank moves: one if the root has a block for each rank. */
-  private int items(HostWork w) {
+  private int items(EngineWork w) {
     return w.operation.isRooted() && !w.operation.isShared() ? 1 : nranks;
   }
 
   /** Sets source, target and size of one block that this rank moves. */
-  private void block(HostWork w, int item) {
+  private void block(EngineWork w, int item) {
     if (w.operation.reducing()) {
       set(rank, 0, rank, 0, length(w, w.count));
     } else if (w.operation.isShared()) {
@@ -284,7 +285,7 @@ final class ShareMover extends Padded {
   }
 
   /** A block of rank {@code from}, in its input for this rank, to this rank's output. */
-  private void pull(HostWork w, int from) {
+  private void pull(EngineWork w, int from) {
     int size = w.type.byteSize();
     boolean many = w.operation.sent().isMany();
     long source;
@@ -302,7 +303,7 @@ final class ShareMover extends Padded {
   }
 
   /** This rank's block to its place in the root's output. */
-  private void push(HostWork w) {
+  private void push(EngineWork w) {
     long target;
     if (w.staged) {
       target = rank * pieceBytes(w);
@@ -316,11 +317,11 @@ final class ShareMover extends Padded {
     set(rank, 0, w.root, target, length(w, w.count));
   }
 
-  private static long pieceBytes(HostWork w) {
+  private static long pieceBytes(EngineWork w) {
     return w.staged ? w.pieceLength * w.type.byteSize() : 0;
   }
 
-  private static long length(HostWork w, long count) {
+  private static long length(EngineWork w, long count) {
     return Math.min(w.pieceLength, count - w.piece) * w.type.byteSize();
   }
 

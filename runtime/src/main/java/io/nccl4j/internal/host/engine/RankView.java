@@ -1,0 +1,67 @@
+package io.nccl4j.internal.host.engine;
+
+import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.spi.MemoryBook;
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/** What the engines know of their rank, and how they reach the memory of the others. */
+public final class RankView {
+  final int rank;
+  final int nranks;
+  final boolean spansProcesses;
+  final ControlBlock control;
+  final Accord accord;
+  final MemoryBook.Account account;
+  final HostHeap heap = ProcessMemory.self().heap();
+  private final @Nullable OwnSegments[] local;
+  private final MemorySegment[] heapOf;
+  private final long[] stagingOf;
+
+  /**
+   * A rank that knows nobody's heap yet.
+   *
+   * @param local of the ranks of this process, null for others
+   * @param account has what the engines take
+   */
+  public RankView(
+      int rank,
+      boolean spansProcesses,
+      ControlBlock control,
+      Accord accord,
+      @Nullable OwnSegments[] local,
+      MemoryBook.Account account) {
+    this.rank = rank;
+    this.nranks = local.length;
+    this.spansProcesses = spansProcesses;
+    this.control = control;
+    this.accord = accord;
+    this.local = local;
+    this.account = account;
+    heapOf = new MemorySegment[nranks];
+    stagingOf = new long[nranks];
+  }
+
+  /** Says where another rank's memory is; before the first operation. */
+  public void found(int k, MemorySegment heap, long staging) {
+    heapOf[k] = heap;
+    stagingOf[k] = staging;
+  }
+
+  /** A rank's heap as mapped here. */
+  MemorySegment heapOf(int k) {
+    return heapOf[k];
+  }
+
+  /** Where in its heap a rank's staging area lies. */
+  long stagingOf(int k) {
+    return stagingOf[k];
+  }
+
+  /** Of a rank of this process, whose segments can be used directly; null for other ranks. */
+  @Nullable OwnSegments local(int k) {
+    return local[k];
+  }
+}
