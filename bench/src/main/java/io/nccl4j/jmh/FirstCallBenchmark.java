@@ -3,6 +3,7 @@ package io.nccl4j.jmh;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Communicators;
+import io.nccl4j.bench.program.Collective;
 import java.util.concurrent.TimeUnit;
 import org.openjdk.jmh.annotations.Benchmark;
 import org.openjdk.jmh.annotations.BenchmarkMode;
@@ -37,7 +38,7 @@ public class FirstCallBenchmark extends HostBenchmark {
   public static class Connected {
     /** What they do first. */
     @Param({"ALL_REDUCE", "SEND_RECV"})
-    public BenchmarkOperation operation;
+    public Collective operation;
 
     private Lockstep<OperationRank> ranks;
 

@@ -1,6 +1,7 @@
 package io.nccl4j.jmh;
 
 import io.nccl4j.Backend;
+import io.nccl4j.bench.program.Collective;
 import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.TearDown;
@@ -10,8 +11,19 @@ import org.openjdk.jmh.annotations.TearDown;
  * counts. {@code -p nranks=4 -p backend=cuda} and the like measure something else.
  */
 public abstract class OperationBenchmark extends HostBenchmark {
-  /** What is measured. */
-  @Param public BenchmarkOperation operation;
+  /** What is measured: of the operations whose blocks have one size, those that move data. */
+  @Param({
+    "ALL_REDUCE",
+    "REDUCE",
+    "REDUCE_SCATTER",
+    "BROADCAST",
+    "ALL_GATHER",
+    "ALL_TO_ALL",
+    "GATHER",
+    "SCATTER",
+    "SEND_RECV"
+  })
+  public Collective operation;
 
   /** Bytes of a block: what a rank contributes, or each part of that. */
   @Param({"8", "4096", "65536", "1048576"})

@@ -3,14 +3,17 @@ package io.nccl4j.jmh;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.bench.program.Collective;
+import io.nccl4j.bench.program.RankCall;
 import org.jspecify.annotations.Nullable;
 
 /** A rank whose step is some operations, queued one behind the other and waited for together. */
 final class OperationRank implements Lockstep.Rank {
   private final Communicator communicator;
-  private final @Nullable BenchmarkOperation operation;
-  private final long count;
+  private final @Nullable Collective operation;
+  private final RankCall call;
   private final int batch;
   private final Stream stream;
   private final DeviceBuffer in;
@@ -24,10 +27,9 @@ final class OperationRank implements Lockstep.Rank {
    * @param batch operations of a step
    */
   OperationRank(
-      Communicator communicator, @Nullable BenchmarkOperation operation, int count, int batch) {
+      Communicator communicator, @Nullable Collective operation, int count, int batch) {
     this.communicator = communicator;
     this.operation = operation;
-    this.count = count;
     this.batch = batch;
     int nranks = communicator.nranks();
     stream = communicator.device().newStream();
@@ -38,6 +40,17 @@ final class OperationRank implements Lockstep.Rank {
       values[i] = input(communicator.rank(), i / count);
     }
     in.copyFrom(values);
+    call =
+        new RankCall(
+            communicator,
+            in,
+            out,
+            RankCall.Sizes.of(count),
+            DataType.FLOAT32,
+            ReduceOp.SUM,
+            0,
+            stream,
+            true);
   }
 
   /** Each element of a block of what a rank puts in. */
@@ -51,7 +64,7 @@ final class OperationRank implements Lockstep.Rank {
       return;
     }
     for (int i = 0; i < batch; i++) {
-      operation.submit(communicator, in, out, count, stream);
+      operation.issue(call);
     }
     stream.synchronize();
   }

@@ -8,23 +8,31 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.Backend;
+import io.nccl4j.bench.program.Collective;
 import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.openjdk.jmh.annotations.Param;
 
 /** The bodies of the benchmarks of collectives, and what keeps their ranks in step. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class OperationBenchmarksTest {
   private static final int COUNT = 3;
 
+  static Stream<Collective> measured() throws NoSuchFieldException {
+    Param param = OperationBenchmark.class.getField("operation").getAnnotation(Param.class);
+    return Arrays.stream(param.value()).map(Collective::valueOf);
+  }
+
   @ParameterizedTest
-  @EnumSource
-  void everyRankReceivesWhatItShould(BenchmarkOperation operation) {
+  @MethodSource("measured")
+  void everyRankReceivesWhatItShould(Collective operation) {
     for (int nranks = 2; nranks <= 3; nranks++) {
       LatencyBenchmark one = open(new LatencyBenchmark(), operation, nranks);
       check(one, operation, nranks, one::latency);
@@ -34,7 +42,7 @@ class OperationBenchmarksTest {
   }
 
   private static <B extends OperationBenchmark> B open(
-      B benchmark, BenchmarkOperation operation, int nranks) {
+      B benchmark, Collective operation, int nranks) {
     benchmark.operation = operation;
     benchmark.bytes = COUNT * Float.BYTES;
     benchmark.backend = "host";
@@ -44,7 +52,7 @@ class OperationBenchmarksTest {
   }
 
   private static void check(
-      OperationBenchmark benchmark, BenchmarkOperation operation, int nranks, Runnable body) {
+      OperationBenchmark benchmark, Collective operation, int nranks, Runnable body) {
     for (int step = 0; step < 5; step++) {
       for (int rank = 0; rank < nranks; rank++) {
         benchmark.rank(rank).clear();
@@ -62,7 +70,7 @@ class OperationBenchmarksTest {
   }
 
   /** What a rank's block must hold; 0 where nothing is received. */
-  private static float expected(BenchmarkOperation operation, int nranks, int rank, int block) {
+  private static float expected(Collective operation, int nranks, int rank, int block) {
     boolean isFirst = block == 0;
     boolean isRoot = rank == 0;
     return switch (operation) {
@@ -75,6 +83,7 @@ class OperationBenchmarksTest {
       case GATHER -> isRoot ? OperationRank.input(block, 0) : 0;
       case SCATTER -> isFirst ? OperationRank.input(0, rank) : 0;
       case SEND_RECV -> isFirst ? OperationRank.input((rank + nranks - 1) % nranks, 0) : 0;
+      default -> throw new IllegalArgumentException(operation + " is not measured");
     };
   }
 
@@ -129,8 +138,8 @@ class OperationBenchmarksTest {
 
   /** Of all threads: what -prof gc shows is 0 B for an operation. */
   @ParameterizedTest
-  @EnumSource
-  void stepsAllocateNothing(BenchmarkOperation operation) {
+  @MethodSource("measured")
+  void stepsAllocateNothing(Collective operation) {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     LatencyBenchmark benchmark = open(new LatencyBenchmark(), operation, 2);
     long[] ids =
@@ -161,7 +170,7 @@ class OperationBenchmarksTest {
     lockstep.nothing();
     lockstep.close();
     FirstCallBenchmark.Connected connected = new FirstCallBenchmark.Connected();
-    connected.operation = BenchmarkOperation.ALL_REDUCE;
+    connected.operation = Collective.ALL_REDUCE;
     connected.open();
     new FirstCallBenchmark().operation(connected);
     assertEquals(3, connected.rank(1).result()[0]);

@@ -1,7 +1,6 @@
 package io.nccl4j.bench.program;
 
 import io.nccl4j.Communicator;
-import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.ReduceOp;
@@ -22,6 +21,8 @@ import java.util.stream.IntStream;
  * rank sends or receives; with a matrix of sizes there is one size.
  */
 public final class AllToAllVProgram extends Program {
+  private static final Collective COLLECTIVE = Collective.ALL_TO_ALL_V;
+
   private final Traffic traffic;
 
   /** The program, with shares that grow with the distance of two ranks. */
@@ -92,12 +93,12 @@ public final class AllToAllVProgram extends Program {
 
   @Override
   public boolean reduces() {
-    return false;
+    return COLLECTIVE.reduces();
   }
 
   @Override
   public boolean inPlace() {
-    return false;
+    return COLLECTIVE.inPlace();
   }
 
   @Override
@@ -133,19 +134,21 @@ public final class AllToAllVProgram extends Program {
     int rank = communicator.rank();
     int nranks = size.nranks();
     long total = total(size);
-    DataType type = size.type();
-    long[] sendCounts = elements(size, to -> traffic.bytes(rank, to, nranks, total));
-    long[] recvCounts = elements(size, from -> traffic.bytes(from, rank, nranks, total));
-    long[] sendStarts = elements(size, to -> traffic.sentBefore(to, rank, nranks, total));
-    long[] recvStarts = elements(size, from -> traffic.receivedBefore(from, rank, nranks, total));
-    return stage ->
-        communicator.allToAllV(
-            send, sendCounts, sendStarts, recv, recvCounts, recvStarts, type, stream);
+    RankCall.Sizes sizes =
+        new RankCall.Sizes(
+            size.shape().count(),
+            elements(size, to -> traffic.bytes(rank, to, nranks, total)),
+            elements(size, to -> traffic.sentBefore(to, rank, nranks, total)),
+            elements(size, from -> traffic.bytes(from, rank, nranks, total)),
+            elements(size, from -> traffic.receivedBefore(from, rank, nranks, total)));
+    RankCall call =
+        new RankCall(communicator, send, recv, sizes, size.type(), op, size.root(), stream, false);
+    return stage -> COLLECTIVE.issue(call);
   }
 
   @Override
   public double busFactor(int nranks) {
-    return (nranks - 1.0) / nranks;
+    return COLLECTIVE.busFactor(nranks);
   }
 
   @Override

@@ -1,17 +1,41 @@
 package io.nccl4j.bench.program;
 
-/** What a rank's buffers hold of a size that is, or is not, divided into a block for each rank. */
-enum Blocks {
+import java.util.stream.LongStream;
+
+/**
+ * How an operation divides the buffers of a rank: whether one side, or both, have a block for each
+ * rank.
+ */
+public enum Blocks {
+  /** No elements at all. */
+  NONE {
+    @Override
+    Shape shape(long elements, int elementBytes, int nranks) {
+      return new Shape(0, 0, 0, 0, 0);
+    }
+  },
   /** All of it, on both sides. */
   EVEN {
     @Override
     Shape shape(long elements, int elementBytes, int nranks) {
       return new Shape(elements, elements, elements, 0, 0);
     }
+  },
+  /** All of it, sent to the next rank and received from the one before. */
+  RING {
+    @Override
+    Shape shape(long elements, int elementBytes, int nranks) {
+      return EVEN.shape(elements, elementBytes, nranks);
+    }
 
     @Override
-    double busFactor(int nranks) {
-      return 1;
+    long sent(Shape shape, int rank) {
+      return rank * shape.count();
+    }
+
+    @Override
+    LongStream received(Shape shape, int rank, int nranks) {
+      return LongStream.of(sent(shape, (rank + nranks - 1) % nranks));
     }
   },
   /** A block is sent, all of them are received. */
@@ -37,13 +61,39 @@ enum Blocks {
       long block = Shape.block(elements, elementBytes, nranks);
       return new Shape(nranks * block, nranks * block, block, 0, 0);
     }
+
+    @Override
+    long sent(Shape shape, int rank) {
+      return rank * shape.sendCount();
+    }
+
+    @Override
+    LongStream received(Shape shape, int rank, int nranks) {
+      return LongStream.range(0, nranks)
+          .map(from -> from * shape.sendCount() + rank * shape.count());
+    }
   };
 
   /** What a size means; see {@link Program#shape}. */
   abstract Shape shape(long elements, int elementBytes, int nranks);
 
-  /** See {@link Program#busFactor}: where there are blocks, a rank's own stays where it is. */
-  double busFactor(int nranks) {
-    return (nranks - 1.0) / nranks;
+  /** Where, in the pattern of all ranks' data, lies what a rank sends. */
+  long sent(Shape shape, int rank) {
+    return rank * shape.sendInPlaceOffset();
+  }
+
+  /** Where in the pattern lie the parts, of one length, of what a rank receives. */
+  LongStream received(Shape shape, int rank, int nranks) {
+    return LongStream.of(rank * shape.recvInPlaceOffset());
+  }
+
+  /** Whether there is a block for each rank, of which a rank's own stays where it is. */
+  public boolean divided() {
+    return this == GATHERED || this == SCATTERED || this == EXCHANGED;
+  }
+
+  /** Whether the buffers that are sent and received can be the same, or lie within each other. */
+  boolean inPlace() {
+    return this == EVEN || this == GATHERED || this == SCATTERED;
   }
 }

@@ -13,7 +13,9 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.bench.data.Block;
 import io.nccl4j.bench.data.Contents;
 import io.nccl4j.bench.data.TestData;
+import io.nccl4j.bench.program.Blocks;
 import io.nccl4j.bench.program.Case;
+import io.nccl4j.bench.program.Collective;
 import io.nccl4j.bench.program.Shape;
 import io.nccl4j.bench.run.LocalRank;
 import io.nccl4j.bench.run.ProcessCrew;
@@ -257,8 +259,8 @@ public final class SelfTest {
   }
 
   private List<Row> run() {
-    for (SelfTestOperation.Kind kind : SelfTestOperation.Kind.values()) {
-      operation(new SelfTestOperation(kind));
+    for (Collective collective : Collective.values()) {
+      operation(new SelfTestOperation(collective));
     }
     scene("graph: update, replay", set -> SelfTestScenes.graphs(set, quick ? 2 : 20));
     scene("group of several", SelfTestScenes::groups);
@@ -300,7 +302,7 @@ public final class SelfTest {
         operation.reduces() ? List.of(ReduceOp.Kind.values()) : List.of(ReduceOp.Kind.SUM);
     for (DataType type : DataType.values()) {
       for (ReduceOp.Kind kind : kinds) {
-        boolean large = (type.ordinal() + kind.ordinal() + operation.kind().ordinal()) % 4 == 0;
+        boolean large = (type.ordinal() + kind.ordinal() + operation.collective().ordinal()) % 4 == 0;
         for (long count : counts(operation, type, large)) {
           // The short test takes turns.
           int places = operation.inPlace() && !quick ? 2 : 1;
@@ -316,15 +318,15 @@ public final class SelfTest {
           }
         }
       }
-      if (operation.kind() == SelfTestOperation.Kind.BARRIER) {
+      if (operation.collective().blocks() == Blocks.NONE) {
         break;
       }
     }
-    add(operation.kind().label(), cases, refused, wrong, start);
+    add(operation.collective().label(), cases, refused, wrong, start);
   }
 
   private long[] counts(SelfTestOperation operation, DataType type, boolean large) {
-    if (operation.kind() == SelfTestOperation.Kind.BARRIER) {
+    if (operation.collective().blocks() == Blocks.NONE) {
       return new long[] {0, 0, 0};
     }
     long most = large ? LARGE_BYTES / type.byteSize() / nranks + 3 : 4099;

@@ -4,7 +4,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bench.data.Mix;
+import io.nccl4j.bench.program.Blocks;
 import io.nccl4j.bench.program.Case;
+import io.nccl4j.bench.program.Collective;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -96,7 +98,7 @@ record SoakEpisode(
    */
   record Call(
       int family,
-      SelfTestOperation.Kind kind,
+      Collective collective,
       DataType type,
       ReduceOp.Kind op,
       long bytes,
@@ -107,7 +109,7 @@ record SoakEpisode(
       long seed) {
     /** It as a program of the measuring engine. */
     SelfTestOperation operation() {
-      return new SelfTestOperation(kind);
+      return new SelfTestOperation(collective);
     }
 
     /** It on so many ranks. */
@@ -124,7 +126,7 @@ record SoakEpisode(
 
     @Override
     public String toString() {
-      return kind.label()
+      return collective.label()
           + (operation().reduces() ? " " + op.label() : "")
           + " of "
           + bytes / type.byteSize()
@@ -223,17 +225,17 @@ record SoakEpisode(
     }
 
     private Call call(boolean captured) {
-      SelfTestOperation.Kind kind = pick(SelfTestOperation.Kind.values());
-      SelfTestOperation operation = new SelfTestOperation(kind);
+      Collective collective = pick(Collective.values());
+      SelfTestOperation operation = new SelfTestOperation(collective);
       DataType type = pick(DataType.values());
       ReduceOp.Kind op = operation.reduces() ? pick(ReduceOp.Kind.values()) : ReduceOp.Kind.SUM;
       // What is reduced in place is another input at the next launch.
       boolean inPlace =
           random.nextInt(3) == 0 && operation.inPlace() && !(captured && operation.reduces());
-      long bytes = kind == SelfTestOperation.Kind.BARRIER ? 0 : bytes();
+      long bytes = collective.blocks() == Blocks.NONE ? 0 : bytes();
       return new Call(
           open.get(random.nextInt(open.size())),
-          kind,
+          collective,
           type,
           op,
           bytes / type.byteSize() * type.byteSize(),

@@ -4,9 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Options;
-import io.nccl4j.bench.program.AllReduceProgram;
 import io.nccl4j.bench.program.Program;
-import io.nccl4j.bench.program.SendRecvProgram;
+import io.nccl4j.bench.program.Programs;
 import io.nccl4j.bench.result.LineLatency;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryUse;
@@ -58,7 +57,7 @@ final class SampleRun {
 
   static RunResult allReduce(boolean timestamps) {
     return new RunResult(
-        info(new AllReduceProgram(), timestamps),
+        info(Programs.allReduce(), timestamps),
         List.of(
             line(8, 2, measured(3.456, 0, 0, 0), measured(2.5, 0.0032, 0.0032, 0)),
             line(
@@ -82,7 +81,7 @@ final class SampleRun {
 
   static RunResult sendRecv() {
     return new RunResult(
-        info(new SendRecvProgram(), false),
+        info(Programs.sendRecv(), false),
         List.of(
             new SizeResult(
                 8,

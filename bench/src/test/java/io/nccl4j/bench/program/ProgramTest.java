@@ -15,7 +15,7 @@ class ProgramTest {
   @ParameterizedTest
   @CsvSource({"1, 0", "2, 1", "4, 1.5", "8, 1.75"})
   void allReduceCountsEachByteTwiceButForItsOwn(int nranks, double factor) {
-    AllReduceProgram program = new AllReduceProgram();
+    Program program = Programs.allReduce();
     assertEquals(factor, program.busFactor(nranks));
     Case size = Case.of(program, DataType.FLOAT32, ReduceOp.Kind.SUM, -1, nranks, 4_000_003);
     assertEquals(1_000_000, size.shape().count());
@@ -26,7 +26,7 @@ class ProgramTest {
   @ParameterizedTest
   @CsvSource({"1", "2", "4", "8"})
   void sendRecvCountsBytesOnce(int nranks) {
-    SendRecvProgram program = new SendRecvProgram();
+    Program program = Programs.sendRecv();
     assertEquals(1, program.busFactor(nranks));
     Case size = Case.of(program, DataType.FLOAT64, ReduceOp.Kind.SUM, -1, nranks, 8_000_000);
     assertEquals(1_000_000, size.shape().count());
@@ -35,7 +35,7 @@ class ProgramTest {
 
   @Test
   void nothingHasNoBandwidth() {
-    Case size = Case.of(new AllReduceProgram(), DataType.FLOAT32, ReduceOp.Kind.SUM, -1, 2, 3);
+    Case size = Case.of(Programs.allReduce(), DataType.FLOAT32, ReduceOp.Kind.SUM, -1, 2, 3);
     assertEquals(0, size.size());
     assertEquals(0, size.algorithmBandwidth(0));
   }
@@ -50,10 +50,10 @@ class ProgramTest {
 
   @Test
   void knowsWhatItIs() {
-    assertEquals("all_reduce_perf", new AllReduceProgram().testsName());
-    assertTrue(new AllReduceProgram().inPlace());
-    assertFalse(new SendRecvProgram().inPlace());
-    assertFalse(new SendRecvProgram().reduces());
+    assertEquals("all_reduce_perf", Programs.allReduce().testsName());
+    assertTrue(Programs.allReduce().inPlace());
+    assertFalse(Programs.sendRecv().inPlace());
+    assertFalse(Programs.sendRecv().reduces());
   }
 
   /** The factors of nccl-tests' doc/PERFORMANCE.md, for 4 ranks. */

@@ -13,12 +13,11 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Options;
-import io.nccl4j.bench.program.AllReduceProgram;
 import io.nccl4j.bench.program.Case;
 import io.nccl4j.bench.program.DelegatingProgram;
 import io.nccl4j.bench.program.PreparedCall;
 import io.nccl4j.bench.program.Program;
-import io.nccl4j.bench.program.SendRecvProgram;
+import io.nccl4j.bench.program.Programs;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
@@ -78,7 +77,7 @@ class BenchTest {
   void measuresAndVerifiesAllReduce(int threads, int gpus) throws InterruptedException {
     Options options = options().threads(threads).gpus(gpus).check(2).build();
     Recorder recorder = new Recorder();
-    RunResult result = run(new AllReduceProgram(), options, recorder);
+    RunResult result = run(Programs.allReduce(), options, recorder);
     assertEquals(
         List.of("started", "measured 64", "measured 512", "measured 4096", "finished"),
         recorder.calls);
@@ -104,7 +103,7 @@ class BenchTest {
   @CsvSource({"1, 1", "3, 1", "1, 3"})
   void measuresAndVerifiesSendRecv(int threads, int gpus) throws InterruptedException {
     Options options = options().threads(threads).gpus(gpus).build();
-    RunResult result = run(new SendRecvProgram(), options, new Recorder());
+    RunResult result = run(Programs.sendRecv(), options, new Recorder());
     assertTrue(result.correct());
     SizeResult last = result.sizes().getLast();
     assertEquals(OptionalLong.of(0), last.outOfPlace().wrong());
@@ -116,7 +115,7 @@ class BenchTest {
   @EnumSource
   void everyBlockingModeRuns(Blocking blocking) throws InterruptedException {
     Options options = options().threads(2).blocking(blocking).check(0).build();
-    RunResult result = run(new AllReduceProgram(), options, new Recorder());
+    RunResult result = run(Programs.allReduce(), options, new Recorder());
     assertEquals(OptionalLong.empty(), result.sizes().getFirst().outOfPlace().wrong());
   }
 
@@ -127,7 +126,7 @@ class BenchTest {
     RankRange range = RankRange.alone(options);
     long start = System.nanoTime();
     RunResult result =
-        new Bench(new AllReduceProgram(), options, range, new Recorder(), clock).run();
+        new Bench(Programs.allReduce(), options, range, new Recorder(), clock).run();
     assertTrue(System.nanoTime() - start < 20_000_000_000L);
     assertTrue(result.correct());
     Measurement measured = result.sizes().getFirst().outOfPlace();
@@ -152,7 +151,7 @@ class BenchTest {
             .ops(Options.ops("all"))
             .types(Options.types("all"))
             .build();
-    RunResult result = run(new AllReduceProgram(), options, new Recorder());
+    RunResult result = run(Programs.allReduce(), options, new Recorder());
     assertEquals(12 * 6, result.sizes().size());
     assertEquals(
         List.of(),
@@ -163,9 +162,9 @@ class BenchTest {
             .toList());
   }
 
-  /** Like {@link AllReduceProgram}, but writes over some elements of rank 1's result. */
+  /** Like {@link Programs#allReduce}, but writes over some elements of rank 1's result. */
   private static Program corrupting(int elements) {
-    return new DelegatingProgram(new AllReduceProgram()) {
+    return new DelegatingProgram(Programs.allReduce()) {
       @Override
       public PreparedCall prepare(
           Communicator communicator,
@@ -203,7 +202,7 @@ class BenchTest {
   void aFailingRankEndsTheRun(int threads, int gpus) {
     IllegalStateException failure = new IllegalStateException("rank 1 fails");
     Program failing =
-        new DelegatingProgram(new AllReduceProgram()) {
+        new DelegatingProgram(Programs.allReduce()) {
           private final AtomicInteger left = new AtomicInteger(10);
 
           @Override
@@ -245,6 +244,6 @@ class BenchTest {
           public void finished(RunResult result) {}
         };
     Options options = options().threads(2).build();
-    assertThrows(IllegalStateException.class, () -> run(new AllReduceProgram(), options, failing));
+    assertThrows(IllegalStateException.class, () -> run(Programs.allReduce(), options, failing));
   }
 }

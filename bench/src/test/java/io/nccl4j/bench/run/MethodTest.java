@@ -20,7 +20,6 @@ import io.nccl4j.bench.options.Grouping;
 import io.nccl4j.bench.options.Method;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Setup;
-import io.nccl4j.bench.program.AllReduceProgram;
 import io.nccl4j.bench.program.Case;
 import io.nccl4j.bench.program.DelegatingProgram;
 import io.nccl4j.bench.program.FaultyProgram;
@@ -139,7 +138,7 @@ class MethodTest {
     for (Method method : List.of(method(2, 1, 0, false, 0, 0), method(1, 1, 1, false, 0, 1))) {
       Options options = options(2, 1).method(method).build();
       Program faulty =
-          new FaultyProgram(new AllReduceProgram(), FaultyProgram.Fault.BYTES_OVERWRITTEN);
+          new FaultyProgram(Programs.allReduce(), FaultyProgram.Fault.BYTES_OVERWRITTEN);
       assertEquals(4, run(faulty, options, new Counter()).wrongMeasurements());
     }
   }
@@ -149,7 +148,7 @@ class MethodTest {
     for (Blocking blocking : Blocking.values()) {
       Options options =
           options(2, 1).blocking(blocking).method(method(1, 1, 0, true, 2, 0)).build();
-      RunResult result = run(new AllReduceProgram(), options, new Counter());
+      RunResult result = run(Programs.allReduce(), options, new Counter());
       IterationTimes each = result.sizes().getFirst().outOfPlace().iterations();
       assertEquals(4, each.micros().size());
       assertEquals(1, each.perProcess().size());
@@ -258,13 +257,13 @@ class MethodTest {
   void threadsMayJoinByThemselves(int threads, int gpus) throws InterruptedException {
     Setup setup = new Setup(true, false, 20, Setup.Registration.NONE, null, -1, null);
     Options options = options(threads, gpus).setup(setup).build();
-    assertTrue(run(new AllReduceProgram(), options, new Counter()).correct());
+    assertTrue(run(Programs.allReduce(), options, new Counter()).correct());
   }
 
   @Test
   void whatHangsEndsAfterTheTimeout() {
     Program hanging =
-        new DelegatingProgram(new AllReduceProgram()) {
+        new DelegatingProgram(Programs.allReduce()) {
           @Override
           public PreparedCall prepare(
               Communicator communicator,
@@ -289,7 +288,7 @@ class MethodTest {
     assertFalse(STANDARD.with(Map.of(Method.MIN_BW, "10")).isEnough(8.99));
     assertTrue(STANDARD.isEnough(0));
     Options options = options(2, 1).method(STANDARD.with(Map.of(Method.MIN_BW, "1e9"))).build();
-    assertFalse(run(new AllReduceProgram(), options, new Counter()).fastEnough());
+    assertFalse(run(Programs.allReduce(), options, new Counter()).fastEnough());
   }
 
   @Test
@@ -306,7 +305,7 @@ class MethodTest {
     assertEquals(3, setup.withoutEffect(Backend.HOST).size());
     assertEquals(List.of(), setup.withoutEffect(Backend.CUDA));
     Counter counter = new Counter();
-    assertTrue(run(new AllReduceProgram(), options(2, 1).setup(setup).build(), counter).correct());
+    assertTrue(run(Programs.allReduce(), options(2, 1).setup(setup).build(), counter).correct());
     assertEquals(List.of(1, 2), counter.info.ranks().stream().map(RankInfo::device).toList());
   }
 }

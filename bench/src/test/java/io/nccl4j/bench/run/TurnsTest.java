@@ -16,10 +16,10 @@ import io.nccl4j.bench.options.Average;
 import io.nccl4j.bench.options.Method;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.TurnSeat;
-import io.nccl4j.bench.program.AllReduceProgram;
 import io.nccl4j.bench.program.Case;
 import io.nccl4j.bench.program.DelegatingProgram;
 import io.nccl4j.bench.program.PreparedCall;
+import io.nccl4j.bench.program.Programs;
 import io.nccl4j.bench.result.RunListener;
 import io.nccl4j.bench.result.RunResult;
 import io.nccl4j.bench.result.SizeResult;
@@ -52,7 +52,7 @@ class TurnsTest {
     private final ConcurrentLinkedQueue<Long> seen = new ConcurrentLinkedQueue<>();
 
     Noting(TurnFile turns, int side) {
-      super(new AllReduceProgram());
+      super(Programs.allReduce());
       this.turns = turns;
       this.side = side;
     }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
+import io.nccl4j.bench.program.Collective;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -37,7 +38,7 @@ class SelfTestTest {
   @CsvSource({"THREADS, 1", "THREADS, 2", "ONE_THREAD, 3"})
   void nothingIsWrong(SelfTest.Layout layout, int nranks) throws Exception {
     List<SelfTest.Row> rows = SelfTest.inProcess(layout, Backend.HOST, nranks, true, SILENT);
-    assertEquals(SelfTestOperation.Kind.values().length + 5, rows.size());
+    assertEquals(Collective.values().length + 5, rows.size());
     for (SelfTest.Row row : rows) {
       assertEquals(0, row.wrong(), row::toString);
       assertEquals(0, row.refused(), row::toString);
