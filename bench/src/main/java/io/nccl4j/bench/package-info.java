@@ -4,6 +4,7 @@
  * <p>The rooms, each of which knows those before it:
  *
  * <ul>
+ *   <li>{@code machine}: what the system tells of this process; numbers of bytes
  *   <li>{@code data}: what goes into buffers, what must come out, and comparing the two
  *   <li>{@code options}: what to measure and how
  *   <li>{@code program}: the collectives, each with the meaning of a size, its data and its
@@ -12,7 +13,8 @@
  *   <li>{@code run}: threads, ranks and clocks
  *   <li>{@code output}: nccl-tests' table, and JSON
  *   <li>{@code selftest}: the self test and the soak
- *   <li>{@code report}: comparing results that were written before; it knows {@code result} alone
+ *   <li>{@code report}: comparing results that were written before; of the others it knows {@code
+ *       result} and {@code machine}
  * </ul>
  *
  * <p>This package itself holds what all of them use.

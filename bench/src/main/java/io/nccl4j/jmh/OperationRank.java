@@ -26,8 +26,7 @@ final class OperationRank implements Lockstep.Rank {
    * @param count floats of a block
    * @param batch operations of a step
    */
-  OperationRank(
-      Communicator communicator, @Nullable Collective operation, int count, int batch) {
+  OperationRank(Communicator communicator, @Nullable Collective operation, int count, int batch) {
     this.communicator = communicator;
     this.operation = operation;
     this.batch = batch;

@@ -31,6 +31,8 @@ final class BenchArchitectureTest {
           .consideringOnlyDependenciesInLayers()
           .layer("bench")
           .definedBy(ROOT)
+          .layer("machine")
+          .definedBy(ROOT + ".machine")
           .layer("data")
           .definedBy(ROOT + ".data")
           .layer("options")
@@ -51,6 +53,8 @@ final class BenchArchitectureTest {
           .definedBy("io.nccl4j.jmh")
           .whereLayer("bench")
           .mayNotAccessAnyLayer()
+          .whereLayer("machine")
+          .mayNotAccessAnyLayer()
           .whereLayer("data")
           .mayOnlyAccessLayers("bench")
           .whereLayer("options")
@@ -58,15 +62,15 @@ final class BenchArchitectureTest {
           .whereLayer("program")
           .mayOnlyAccessLayers("bench", "data", "options")
           .whereLayer("result")
-          .mayOnlyAccessLayers("bench", "options", "program")
+          .mayOnlyAccessLayers("bench", "machine", "options", "program")
           .whereLayer("run")
-          .mayOnlyAccessLayers("bench", "data", "options", "program", "result")
+          .mayOnlyAccessLayers("bench", "machine", "data", "options", "program", "result")
           .whereLayer("output")
-          .mayOnlyAccessLayers("bench", "options", "program", "result", "run")
+          .mayOnlyAccessLayers("bench", "machine", "options", "program", "result", "run")
           .whereLayer("selftest")
-          .mayOnlyAccessLayers("bench", "data", "options", "program", "run", "output")
+          .mayOnlyAccessLayers("bench", "machine", "data", "options", "program", "run", "output")
           .whereLayer("report")
-          .mayOnlyAccessLayers("bench", "result")
+          .mayOnlyAccessLayers("bench", "machine", "result")
           .whereLayer("jmh")
           .mayOnlyAccessLayers("program");
 
@@ -76,6 +80,7 @@ final class BenchArchitectureTest {
           .should()
           .resideInAnyPackage(
               ROOT,
+              ROOT + ".machine",
               ROOT + ".data",
               ROOT + ".options",
               ROOT + ".program",

@@ -7,6 +7,7 @@ import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
+import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.output.InfoJson;
 import java.io.PrintStream;
 import java.util.ArrayList;
@@ -148,6 +149,6 @@ final class InfoCommand implements Callable<Integer> {
   }
 
   private static String gib(long bytes) {
-    return bytes < 0 ? "?" : String.format(Locale.ROOT, "%.1f", bytes / (double) (1L << 30));
+    return bytes < 0 ? "?" : String.format(Locale.ROOT, "%.1f", (double) bytes / ByteSize.GIB);
   }
 }

@@ -6,7 +6,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.MemoryPrediction;
 import io.nccl4j.MemoryQuery;
 import io.nccl4j.MemoryQuery.Lever;
-import io.nccl4j.bench.ByteSize;
+import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.output.MemoryJson;
 import io.nccl4j.bench.run.MemoryMeasurement;
 import java.util.Locale;

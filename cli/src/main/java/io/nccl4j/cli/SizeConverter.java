@@ -1,7 +1,7 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.bench.ByteSize;
+import io.nccl4j.bench.machine.ByteSize;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.TypeConversionException;
 

@@ -1,6 +1,7 @@
 package io.nccl4j.bench.output;
 
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Method;
 import io.nccl4j.bench.options.Options;
@@ -228,7 +229,7 @@ public final class TextWriter implements RunListener {
   }
 
   private static String mib(long bytes) {
-    return String.format(Locale.ROOT, "%.2f MiB", bytes / (double) (1 << 20));
+    return String.format(Locale.ROOT, "%.2f MiB", (double) bytes / ByteSize.MIB);
   }
 
   private static String nanos(OptionalDouble value) {

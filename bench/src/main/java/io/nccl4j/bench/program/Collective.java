@@ -19,8 +19,7 @@ public enum Collective {
       Blocks.EVEN,
       Counts.ONE,
       c ->
-          c.communicator()
-              .allReduce(c.send(), c.recv(), c.count(), c.type(), c.op(), c.stream())) {
+          c.communicator().allReduce(c.send(), c.recv(), c.count(), c.type(), c.op(), c.stream())) {
     @Override
     public double busFactor(int nranks) {
       // Each block goes to the rank that reduces it, and back.
@@ -187,8 +186,7 @@ public enum Collective {
         int nranks = c.communicator().nranks();
         int rank = c.communicator().rank();
         try (Group group = Group.start()) {
-          c.communicator()
-              .send(c.send(), c.count(), c.type(), (rank + 1) % nranks, c.stream());
+          c.communicator().send(c.send(), c.count(), c.type(), (rank + 1) % nranks, c.stream());
           c.communicator()
               .recv(c.recv(), c.count(), c.type(), (rank + nranks - 1) % nranks, c.stream());
           group.launch();

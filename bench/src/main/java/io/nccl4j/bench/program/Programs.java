@@ -37,10 +37,7 @@ public final class Programs {
             Collective.ALL_TO_ALL),
         new AllToAllVProgram(),
         new CollectiveProgram(
-            "gather",
-            "gather_perf",
-            "the root gets the elements of all ranks",
-            Collective.GATHER),
+            "gather", "gather_perf", "the root gets the elements of all ranks", Collective.GATHER),
         new CollectiveProgram(
             "scatter",
             "scatter_perf",

@@ -3,6 +3,7 @@ package io.nccl4j.bench.report;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.nccl4j.bench.machine.ByteSize;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;
@@ -107,7 +108,7 @@ public final class ComparisonWriter {
   private static String size(Comparison.Line line) {
     return line.most() == line.key().size()
         ? Long.toString(line.most())
-        : Units.bytes(line.key().size()) + ".." + Units.bytes(line.most());
+        : ByteSize.text(line.key().size()) + ".." + ByteSize.text(line.most());
   }
 
   private static String percent(double part) {

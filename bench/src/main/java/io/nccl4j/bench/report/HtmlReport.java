@@ -1,5 +1,6 @@
 package io.nccl4j.bench.report;
 
+import io.nccl4j.bench.machine.ByteSize;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -161,7 +162,7 @@ public final class HtmlReport {
         .sorted()
         .forEach(
             size -> {
-              out.append("<tr><td class=\"pin\">").append(Units.bytes(size)).append("</td>");
+              out.append("<tr><td class=\"pin\">").append(ByteSize.text(size)).append("</td>");
               lines.forEach(line -> cells(line.at(size)));
               out.append("</tr>\n");
             });

@@ -1,5 +1,6 @@
 package io.nccl4j.bench.report;
 
+import io.nccl4j.bench.machine.ByteSize;
 import java.math.BigDecimal;
 import java.math.MathContext;
 import java.util.List;
@@ -73,7 +74,7 @@ final class LogChart {
     for (int exponent = first; Math.pow(2, exponent) <= most * 1.0001; exponent += every) {
       long size = 1L << Math.max(0, exponent);
       out.append(line("grid", x(size), TOP, x(size), HEIGHT - BOTTOM));
-      out.append(text(x(size), HEIGHT - BOTTOM + 17, "middle", Units.bytes(size)));
+      out.append(text(x(size), HEIGHT - BOTTOM + 17, "middle", ByteSize.text(size)));
     }
     double decades = Math.log10(highest / lowest);
     for (double value = lowest; value <= highest * 1.0001; value = step(value * 1.01, true)) {
@@ -100,7 +101,7 @@ final class LogChart {
       String told =
           series.name
               + "\n"
-              + Units.bytes(point.size)
+              + ByteSize.text(point.size)
               + ": "
               + Units.number(point.value)
               + " "

@@ -5,10 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclMemoryStatistics;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.List;
+import io.nccl4j.bench.machine.ThisProcess;
 import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
@@ -28,11 +25,8 @@ public record MemoryUse(
     OptionalLong sharedResidentBytes,
     @Nullable NcclMemoryStatistics nccl,
     String ncclProblem) {
-  private static final Path STATUS = Path.of("/proc/self/status");
-
   /** Of the rank of a communicator; its thread calls it. */
   public static MemoryUse of(Communicator communicator, long bufferBytes) {
-    List<String> status = status();
     NcclMemoryStatistics nccl = null;
     String problem = "";
     if (communicator instanceof NcclCommunicator owner) {
@@ -45,22 +39,10 @@ public record MemoryUse(
       problem = "the " + Backend.HOST.label() + " backend does not use NCCL";
     }
     return new MemoryUse(
-        bufferBytes, bytes(status, "VmHWM:"), bytes(status, "RssShmem:"), nccl, problem);
-  }
-
-  private static List<String> status() {
-    try {
-      return Files.readAllLines(STATUS);
-    } catch (IOException notLinux) {
-      return List.of();
-    }
-  }
-
-  /** "VmHWM: 123456 kB" */
-  private static OptionalLong bytes(List<String> status, String name) {
-    return status.stream()
-        .filter(line -> line.startsWith(name))
-        .mapToLong(line -> Long.parseLong(line.replaceAll("\\D+", "")) << 10)
-        .findFirst();
+        bufferBytes,
+        ThisProcess.peakResidentBytes(),
+        ThisProcess.sharedResidentBytes(),
+        nccl,
+        problem);
   }
 }

@@ -9,6 +9,7 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
+import io.nccl4j.bench.machine.CompilerThreads;
 import java.lang.reflect.Proxy;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -5,13 +5,9 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bench.Closing;
+import io.nccl4j.bench.machine.ThisProcess;
 import io.nccl4j.bench.result.RankInfo;
-import java.io.IOException;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -29,7 +25,7 @@ final class Roster {
   /** All ranks in order; every thread of the run calls it, with the ranks it drives. */
   static List<RankInfo> gather(RankSet ranks) {
     int bytes = RECORD_BYTES * ranks.first().world().nranks();
-    String host = host();
+    String host = ThisProcess.hostName();
     List<DeviceBuffer> buffers = new ArrayList<>();
     try {
       for (LocalRank rank : ranks) {
@@ -105,21 +101,5 @@ final class Roster {
               fields[5]));
     }
     return ranks;
-  }
-
-  /** The machine's name without its domain; nothing but the table depends on it. */
-  private static String host() {
-    String name;
-    try {
-      name = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
-    } catch (IOException notLinux) {
-      try {
-        name = InetAddress.getLocalHost().getHostName();
-      } catch (UnknownHostException noName) {
-        name = "localhost";
-      }
-    }
-    int dot = name.indexOf('.');
-    return dot > 0 ? name.substring(0, dot) : name;
   }
 }

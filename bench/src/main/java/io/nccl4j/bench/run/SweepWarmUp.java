@@ -1,5 +1,6 @@
 package io.nccl4j.bench.run;
 
+import io.nccl4j.bench.machine.CompilerThreads;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.program.Case;
 import java.util.function.LongFunction;

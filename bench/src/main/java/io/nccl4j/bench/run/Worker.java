@@ -11,6 +11,7 @@ import io.nccl4j.bench.data.ContentKernels;
 import io.nccl4j.bench.data.Contents;
 import io.nccl4j.bench.data.TestData;
 import io.nccl4j.bench.data.Wrong;
+import io.nccl4j.bench.machine.CompilerThreads;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Method;
 import io.nccl4j.bench.options.Options;

@@ -12,13 +12,7 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import java.io.IOException;
-import java.lang.management.ManagementFactory;
-import java.lang.management.MemoryPoolMXBean;
-import java.lang.management.MemoryType;
-import java.lang.management.MemoryUsage;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import io.nccl4j.bench.machine.ThisProcess;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -284,34 +278,11 @@ public final class FifoLeak {
     communicator.barrier(stream);
     stream.synchronize();
     System.gc();
-    Memory now = new Memory(liveBytes(), sharedBytes());
+    Memory now =
+        new Memory(ThisProcess.liveHeapBytes(), ThisProcess.sharedResidentBytes().orElse(0));
     communicator.barrier(stream);
     stream.synchronize();
     return now;
-  }
-
-  /** Java heap as the last collection left it, without what threads have reserved since. */
-  static long liveBytes() {
-    long bytes = 0;
-    for (MemoryPoolMXBean pool : ManagementFactory.getMemoryPoolMXBeans()) {
-      MemoryUsage left = pool.getType() == MemoryType.HEAP ? pool.getCollectionUsage() : null;
-      bytes += left == null ? 0 : left.getUsed();
-    }
-    return bytes;
-  }
-
-  /** The process's resident shared memory, to which the ranks' heap belongs. */
-  private static long sharedBytes() {
-    try {
-      for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-        if (line.startsWith("RssShmem:")) {
-          return Long.parseLong(line.replaceAll("\\D", "")) << 10;
-        }
-      }
-    } catch (IOException notLinux) {
-      return 0;
-    }
-    return 0;
   }
 
   private Result result(DeviceBuffer out, Stream stream) {

@@ -302,7 +302,8 @@ public final class SelfTest {
         operation.reduces() ? List.of(ReduceOp.Kind.values()) : List.of(ReduceOp.Kind.SUM);
     for (DataType type : DataType.values()) {
       for (ReduceOp.Kind kind : kinds) {
-        boolean large = (type.ordinal() + kind.ordinal() + operation.collective().ordinal()) % 4 == 0;
+        boolean large =
+            (type.ordinal() + kind.ordinal() + operation.collective().ordinal()) % 4 == 0;
         for (long count : counts(operation, type, large)) {
           // The short test takes turns.
           int places = operation.inPlace() && !quick ? 2 : 1;

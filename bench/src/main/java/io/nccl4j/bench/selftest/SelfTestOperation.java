@@ -159,8 +159,7 @@ final class SelfTestOperation extends Program {
     if (reduces()) {
       boolean scattered = blocks == Blocks.SCATTERED;
       long first = scattered ? before(rank, size) : 0;
-      return List.of(
-          new Block(data.reduced(seed), first, part(0, rank, size.shape().count())));
+      return List.of(new Block(data.reduced(seed), first, part(0, rank, size.shape().count())));
     }
     List<Block> received = new ArrayList<>();
     switch (blocks) {

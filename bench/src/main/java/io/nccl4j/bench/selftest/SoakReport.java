@@ -1,5 +1,6 @@
 package io.nccl4j.bench.selftest;
 
+import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.output.Json;
 import java.io.PrintStream;
 import java.util.ArrayList;
@@ -15,8 +16,6 @@ import java.util.stream.Stream;
  * @param phases the ranks distributed in one way each
  */
 public record SoakReport(String version, List<Soak.Result> phases) {
-  private static final double MIB = 1 << 20;
-
   /** Copies the list. */
   public SoakReport {
     phases = List.copyOf(phases);
@@ -53,7 +52,7 @@ public record SoakReport(String version, List<Soak.Result> phases) {
           phase.seconds(),
           phase.episodes(),
           phase.operations(),
-          phase.bytes() / MIB,
+          (double) phase.bytes() / ByteSize.MIB,
           phase.slowestFailureMillis(),
           phase.problems(),
           phase.wrong());

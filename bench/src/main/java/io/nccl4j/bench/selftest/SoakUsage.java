@@ -3,13 +3,12 @@ package io.nccl4j.bench.selftest;
 import io.nccl4j.Backend;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
-import java.io.IOException;
+import io.nccl4j.bench.machine.ByteSize;
+import io.nccl4j.bench.machine.ThisProcess;
 import java.lang.management.ManagementFactory;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.EnumMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
@@ -25,19 +24,17 @@ import java.util.stream.Collectors;
  * @param details the kinds of descriptors and the names of threads, with how many there are
  */
 public record SoakUsage(long seconds, Map<Quantity, Long> values, String details) {
-  private static final Path SELF = Path.of("/proc/self");
-  private static final long MIB = 1 << 20;
   private static final long SETTLING_NANOS = 2_000_000_000;
   private static final long LOOK_NANOS = 5_000_000;
 
   /** Something that must not grow. */
   public enum Quantity {
     /** What the JVM's compilers take goes up and down by some MiB. */
-    RESIDENT("resident", "MiB", MIB, 24 * MIB),
+    RESIDENT("resident", "MiB", ByteSize.MIB, 24 * ByteSize.MIB),
     /** Pages may be huge. */
-    SHARED("shared", "MiB", MIB, 4 * MIB),
+    SHARED("shared", "MiB", ByteSize.MIB, 4 * ByteSize.MIB),
     /** Expected results are kept, for each type, reduction and number of ranks. */
-    HEAP("Java heap", "MiB", MIB, 4 * MIB),
+    HEAP("Java heap", "MiB", ByteSize.MIB, 4 * ByteSize.MIB),
     BOOKED("booked", "B", 1, 0),
     DESCRIPTORS("descriptors", "", 1, 2),
     THREADS("threads", "", 1, 2);
@@ -82,13 +79,14 @@ public record SoakUsage(long seconds, Map<Quantity, Long> values, String details
     long booked = settled(nranks);
     System.gc();
     Map<Quantity, Long> values = new EnumMap<>(Quantity.class);
-    Map<String, Long> status = status();
-    values.put(Quantity.RESIDENT, status.getOrDefault("RssAnon", 0L));
-    values.put(Quantity.SHARED, status.getOrDefault("RssShmem", 0L));
-    values.put(Quantity.HEAP, FifoLeak.liveBytes());
+    values.put(Quantity.RESIDENT, ThisProcess.privateResidentBytes().orElse(0));
+    values.put(Quantity.SHARED, ThisProcess.sharedResidentBytes().orElse(0));
+    values.put(Quantity.HEAP, ThisProcess.liveHeapBytes());
     values.put(Quantity.BOOKED, booked);
     Map<String, Integer> details = new TreeMap<>();
-    values.put(Quantity.DESCRIPTORS, (long) descriptors(details));
+    List<String> descriptors = ThisProcess.descriptors();
+    descriptors.forEach(to -> details.merge("to " + withoutNumbers(to), 1, Integer::sum));
+    values.put(Quantity.DESCRIPTORS, (long) descriptors.size());
     values.put(Quantity.THREADS, (long) ManagementFactory.getThreadMXBean().getThreadCount());
     Thread.getAllStackTraces()
         .keySet()
@@ -128,43 +126,6 @@ public record SoakUsage(long seconds, Map<Quantity, Long> values, String details
               .sum();
     }
     return booked;
-  }
-
-  /** Sizes of {@code /proc/self/status}, in bytes; none where there is no such file. */
-  private static Map<String, Long> status() {
-    Map<String, Long> sizes = new TreeMap<>();
-    try {
-      for (String line : Files.readAllLines(SELF.resolve("status"))) {
-        String[] words = line.split(":?\\s+");
-        if (words.length == 3 && words[2].equals("kB")) {
-          sizes.put(words[0], Long.parseLong(words[1]) << 10);
-        }
-      }
-    } catch (IOException notLinux) {
-      return Map.of();
-    }
-    return sizes;
-  }
-
-  private static int descriptors(Map<String, Integer> kinds) {
-    int count = 0;
-    try (DirectoryStream<Path> all = Files.newDirectoryStream(SELF.resolve("fd"))) {
-      for (Path descriptor : all) {
-        try {
-          kinds.merge(
-              "to " + withoutNumbers(Files.readSymbolicLink(descriptor).toString()),
-              1,
-              Integer::sum);
-          count++;
-        } catch (IOException closedSince) {
-          // The one that reads the folder, or one of another thread.
-          continue;
-        }
-      }
-    } catch (IOException notLinux) {
-      return 0;
-    }
-    return count;
   }
 
   private static String withoutNumbers(String name) {

@@ -155,7 +155,6 @@ class ResultFilesTest {
     assertEquals(2, LogChart.step(1.2, true), 1e-9);
     assertEquals(500, LogChart.step(720, false), 1e-9);
     assertEquals(1000, LogChart.step(720, true), 1e-9);
-    assertEquals("4 KiB", Units.bytes(4096));
     assertEquals("12.3", Units.number(12.34));
     assertEquals("0.00123", Units.number(0.001234));
     assertEquals("0.000123", Units.number(0.0001234));

@@ -125,8 +125,7 @@ class BenchTest {
     Clock clock = Clock.systemUTC();
     RankRange range = RankRange.alone(options);
     long start = System.nanoTime();
-    RunResult result =
-        new Bench(Programs.allReduce(), options, range, new Recorder(), clock).run();
+    RunResult result = new Bench(Programs.allReduce(), options, range, new Recorder(), clock).run();
     assertTrue(System.nanoTime() - start < 20_000_000_000L);
     assertTrue(result.correct());
     Measurement measured = result.sizes().getFirst().outOfPlace();

@@ -1,4 +1,4 @@
-package io.nccl4j.bench.run;
+package io.nccl4j.bench.machine;
 
 import java.io.File;
 import java.io.FileInputStream;
@@ -15,7 +15,7 @@ import java.util.concurrent.locks.LockSupport;
  * processors, a compiler at work takes time slices of milliseconds from one of them, and the
  * operation that is measured is not the one to blame.
  */
-final class CompilerThreads {
+public final class CompilerThreads {
   private static final File TASKS = new File("/proc/self/task");
   private static final int STAT_BYTES = 128;
   private static final long LOOK_NANOS = 500_000;
@@ -33,7 +33,7 @@ final class CompilerThreads {
   private CompilerThreads() {}
 
   /** Waits until no compiler has been running for a millisecond or more, at most a second. */
-  static void awaitIdle() {
+  public static void awaitIdle() {
     long start = System.nanoTime();
     int quiet = 0;
     while (quiet < QUIET_LOOKS && System.nanoTime() - start < PATIENCE_NANOS) {
@@ -43,13 +43,13 @@ final class CompilerThreads {
   }
 
   /** Time the compilers have worked in this process, in ms, as of the last method they finished. */
-  static long compileMillis() {
+  public static long compileMillis() {
     CompilationMXBean compilers = ManagementFactory.getCompilationMXBean();
     return compilers == null ? 0 : compilers.getTotalCompilationTime();
   }
 
   /** Whether a compiler is running now; elsewhere than on Linux nobody can tell. */
-  static boolean anyRuns() {
+  public static boolean anyRuns() {
     String[] tasks = TASKS.list();
     if (tasks == null) {
       return false;

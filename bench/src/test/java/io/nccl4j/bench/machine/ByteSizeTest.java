@@ -1,4 +1,4 @@
-package io.nccl4j.bench;
+package io.nccl4j.bench.machine;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -25,6 +25,21 @@ class ByteSizeTest {
   })
   void readsSizes(String text, long bytes) {
     assertEquals(bytes, ByteSize.parse(text));
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "0, 0 B",
+    "1023, 1023 B",
+    "4096, 4 KiB",
+    "1536, 1.50 KiB",
+    "33554432, 32 MiB",
+    "1610612736, 1.50 GiB",
+    "2199023255552, 2 TiB",
+    "1125899906842624, 1024 TiB",
+  })
+  void printsSizes(long bytes, String text) {
+    assertEquals(text, ByteSize.text(bytes));
   }
 
   @ParameterizedTest

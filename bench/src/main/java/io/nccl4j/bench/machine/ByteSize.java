@@ -1,4 +1,4 @@
-package io.nccl4j.bench;
+package io.nccl4j.bench.machine;
 
 import io.nccl4j.InvalidArgumentException;
 import java.math.BigDecimal;
@@ -6,8 +6,19 @@ import java.util.Locale;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Reads sizes as nccl-tests does: a number of bytes with an optional binary suffix K, M or G. */
+/**
+ * Numbers of bytes: read as nccl-tests does, with an optional binary suffix K, M or G, and printed
+ * with binary units.
+ */
 public final class ByteSize {
+  /** Bytes of a mebibyte. */
+  public static final long MIB = 1L << 20;
+
+  /** Bytes of a gibibyte. */
+  public static final long GIB = 1L << 30;
+
+  private static final String[] UNITS = {"B", "KiB", "MiB", "GiB", "TiB"};
+  private static final int STEP = 1024;
   private static final Pattern FORM =
       Pattern.compile("([0-9]{1,18}(?:\\.[0-9]{1,18})?)([KMG]?)(?:I?B)?");
 
@@ -29,8 +40,8 @@ public final class ByteSize {
     long unit =
         switch (matcher.group(2)) {
           case "K" -> 1L << 10;
-          case "M" -> 1L << 20;
-          case "G" -> 1L << 30;
+          case "M" -> MIB;
+          case "G" -> GIB;
           default -> 1L;
         };
     String number = matcher.group(1);
@@ -47,6 +58,18 @@ public final class ByteSize {
       throw bad(text);
     }
     return bytes.longValueExact();
+  }
+
+  /** In the largest unit of which there is one: for example {@code 4 KiB} or {@code 1.50 MiB}. */
+  public static String text(long bytes) {
+    double value = bytes;
+    int unit = 0;
+    while (value >= STEP && unit < UNITS.length - 1) {
+      value /= STEP;
+      unit++;
+    }
+    String format = value == Math.rint(value) ? "%.0f %s" : "%.2f %s";
+    return String.format(Locale.ROOT, format, value, UNITS[unit]);
   }
 
   private static InvalidArgumentException bad(String text) {
