@@ -11,7 +11,6 @@ import org.jspecify.annotations.Nullable;
 
 /** A rank whose step is some operations, queued one behind the other and waited for together. */
 final class OperationRank implements Lockstep.Rank {
-  private final Communicator communicator;
   private final @Nullable Collective operation;
   private final RankCall call;
   private final int batch;
@@ -27,7 +26,6 @@ final class OperationRank implements Lockstep.Rank {
    * @param batch operations of a step
    */
   OperationRank(Communicator communicator, @Nullable Collective operation, int count, int batch) {
-    this.communicator = communicator;
     this.operation = operation;
     this.batch = batch;
     int nranks = communicator.nranks();

@@ -4,12 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Launch;
-import io.nccl4j.NcclOptions;
-import io.nccl4j.bench.options.Average;
-import io.nccl4j.bench.options.Blocking;
-import io.nccl4j.bench.options.Method;
 import io.nccl4j.bench.options.Options;
-import io.nccl4j.bench.options.Setup;
 import io.nccl4j.bench.output.JsonWriter;
 import io.nccl4j.bench.output.TextWriter;
 import io.nccl4j.bench.output.TrafficSummary;
@@ -28,6 +23,7 @@ import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
@@ -40,16 +36,18 @@ import picocli.CommandLine.Spec;
     sortOptions = false,
     footer = {
       "",
-      "Ranks are procs x nthreads x ngpus. Sizes are bytes, with K, M or G for 2^10, 2^20, 2^30.",
-      "Times are microseconds, bandwidths GB/s with 1 GB = 10^9 bytes.",
-      "Before the first size of each type and op, the compilers are warmed up untimed, for at most",
-      "3 s (0.5 s for each further type or op) and one operation a size.",
+      "There are procs x nthreads x ngpus ranks. Sizes are in bytes; K, M and G stand for 2^10,"
+          + " 2^20",
+      "and 2^30. Times are in microseconds, bandwidths in GB/s with 1 GB = 10^9 bytes.",
+      "Each type and op starts with an untimed warm-up, which lets the compilers finish: at most 3"
+          + " s",
+      "for the first, 0.5 s for each further one, and one operation per size.",
       "",
-      "Processes that torchrun, srun or mpirun started form one run; so do others if each has:",
-      "  NCCL4J_RANK            number of the process's first rank",
-      "  NCCL4J_NRANKS          ranks of all processes",
+      "Processes started by torchrun, srun or mpirun form one run. So do others, if each sets:",
+      "  NCCL4J_RANK            the process's first rank",
+      "  NCCL4J_NRANKS          number of ranks in all processes",
       "  NCCL4J_UNIQUE_ID       the same token in each, or",
-      "  NCCL4J_UNIQUE_ID_FILE  a path where rank 0 writes one and removes it when all have it",
+      "  NCCL4J_UNIQUE_ID_FILE  a file to which rank 0 writes it until all have read it",
       "",
       "Exit code: 0 no checked element is wrong, 1 internal error, 2 bad option, 3 failure,",
       "4 timeout, 7 wrong data."
@@ -60,268 +58,23 @@ final class BenchCommand implements Callable<Integer> {
 
   @Spec private CommandSpec spec;
 
-  @Option(
-      names = "--procs",
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "Processes, started here; default ${DEFAULT-VALUE}.")
-  private int procs;
-
-  @Option(
-      names = {"-t", "--nthreads"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "Threads of each process; default ${DEFAULT-VALUE}.")
-  private int threads;
-
-  @Option(
-      names = {"-g", "--ngpus"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "Ranks that each thread drives; default ${DEFAULT-VALUE}.")
-  private int gpus;
-
-  @Option(
-      names = {"-b", "--minbytes"},
-      paramLabel = "SIZE",
-      defaultValue = "32M",
-      converter = SizeConverter.class,
-      description = "First size; default ${DEFAULT-VALUE}.")
-  private long minBytes;
-
-  @Option(
-      names = {"-e", "--maxbytes"},
-      paramLabel = "SIZE",
-      defaultValue = "32M",
-      converter = SizeConverter.class,
-      description = "Last size; default ${DEFAULT-VALUE}.")
-  private long maxBytes;
-
-  @Option(
-      names = {"-i", "--stepbytes"},
-      paramLabel = "SIZE",
-      defaultValue = "1M",
-      converter = SizeConverter.class,
-      description = "Difference between sizes; default ${DEFAULT-VALUE}.")
-  private long stepBytes;
-
-  @Option(
-      names = {"-f", "--stepfactor"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "Ratio of sizes, instead of -i if above 1; default ${DEFAULT-VALUE}.")
-  private int stepFactor;
-
-  @Option(
-      names = {"-n", "--iters"},
-      paramLabel = "N",
-      defaultValue = "20",
-      description = "Timed operations of each size and placement; default ${DEFAULT-VALUE}.")
-  private int iterations;
-
-  @Option(
-      names = {"-w", "--warmup_iters"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "Untimed operations of each size before the first; default ${DEFAULT-VALUE}.")
-  private int warmup;
-
-  @Option(
-      names = {"-m", "--agg_iters"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "Operations that each iteration issues as one group; default ${DEFAULT-VALUE}.")
-  private int aggregated;
-
-  @Option(
-      names = {"-N", "--run_cycles"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description = "How often all sizes are measured, 0 without end; default ${DEFAULT-VALUE}.")
-  private int cycles;
-
-  @Option(
-      names = {"-p", "--parallel_init"},
-      paramLabel = "0|1",
-      defaultValue = "0",
-      description = "Whether each thread joins with its own ranks; default ${DEFAULT-VALUE}.")
-  private int parallelInit;
-
-  @Option(
-      names = {"-c", "--check"},
-      paramLabel = "N",
-      defaultValue = "1",
-      description =
-          "Verifications of each size and placement, 0 for none; default ${DEFAULT-VALUE}.")
-  private int check;
-
-  @Option(
-      names = {"-o", "--op"},
-      paramLabel = "OP",
-      defaultValue = "sum",
-      description = "Reduction: sum, prod, min, max, avg, mulsum or all; default ${DEFAULT-VALUE}.")
-  private String op;
-
-  @Option(
-      names = {"-d", "--datatype"},
-      paramLabel = "TYPE",
-      defaultValue = "float",
-      description = {
-        "Element type: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16,",
-        "f8e4m3, f8e5m2 or all; default ${DEFAULT-VALUE}."
-      })
-  private String type;
-
-  @Option(
-      names = {"-r", "--root"},
-      paramLabel = "RANK",
-      defaultValue = "0",
-      description =
-          "Root, where there is one; -1 or all for all in turn; default ${DEFAULT-VALUE}.")
-  private String root;
-
-  @Option(
-      names = {"-z", "--blocking"},
-      paramLabel = "0..3",
-      defaultValue = "0",
-      description = {
-        "After each operation: 0 go on; 1 wait for it and for all ranks; 2 wait for it;",
-        "3 wait for it and, not timed, for all ranks; default ${DEFAULT-VALUE}."
-      })
-  private int blocking;
-
-  @Option(
-      names = {"-y", "--stream_null"},
-      paramLabel = "0|1",
-      defaultValue = "0",
-      description = "Whether to use CUDA's default stream; default ${DEFAULT-VALUE}.")
-  private int nullStream;
-
-  @Option(
-      names = {"-T", "--timeout"},
-      paramLabel = "SECONDS",
-      defaultValue = "0",
-      description =
-          "After which whoever waits gives up, 0 for the settings' deadlines; default"
-              + " ${DEFAULT-VALUE}.")
-  private int timeout;
-
-  @Option(
-      names = {"-G", "--cudagraph"},
-      paramLabel = "N",
-      defaultValue = "0",
-      description =
-          "Capture all iterations as a graph and launch it so often; default ${DEFAULT-VALUE}.")
-  private int graphLaunches;
-
-  @Option(
-      names = {"-C", "--report_cputime"},
-      paramLabel = "0|1",
-      defaultValue = "0",
-      description = "Whether to show the time that issuing takes; default ${DEFAULT-VALUE}.")
-  private int cpuTime;
-
-  @Option(
-      names = {"-S", "--report_timestamps"},
-      paramLabel = "0|1",
-      defaultValue = "0",
-      description = "Whether lines end with a time stamp; default ${DEFAULT-VALUE}.")
-  private int timestamps;
-
-  @Option(
-      names = "--no-rotate",
-      description =
-          "Use the same part of the buffers in each iteration, which caches may hold; by default"
-              + " each iteration uses another part.")
-  private boolean fixed;
+  @Mixin private final RankOptions rankOptions = new RankOptions();
+  @Mixin private final SweepOptions sweepOptions = new SweepOptions();
+  @Mixin private final MethodOptions methodOptions = new MethodOptions();
 
   @Option(
       names = "--no-progress",
-      description = "No progress bar; there is one on a terminal, except with --procs.")
+      order = 24,
+      description =
+          "Show no progress bar; by default there is one on a terminal, except with --procs.")
   private boolean noProgress;
 
   @Option(
       names = {"-J", "--output_file"},
+      order = 25,
       paramLabel = "FILE",
-      description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
+      description = "Also write JSON, to FILE or, if that exists, to FILE.0, FILE.1 and so on.")
   private @Nullable Path output;
-
-  @Option(
-      names = {"-a", "--average"},
-      paramLabel = "0..3",
-      defaultValue = "1",
-      description =
-          "Which of the ranks' times counts: 0 rank 0's, 1 the mean, 2 the shortest, 3 the longest;"
-              + " default ${DEFAULT-VALUE}.")
-  private int average;
-
-  @Option(
-      names = {"-R", "--local_register"},
-      paramLabel = "0..2",
-      defaultValue = "0",
-      description =
-          "Registration of the buffers with NCCL: 1 each rank's, 2 as symmetric windows; default"
-              + " ${DEFAULT-VALUE}.")
-  private int registration;
-
-  @Option(
-      names = {"-x", "--cta_policy"},
-      paramLabel = "0..2",
-      description =
-          "What NCCL saves CTAs for: 0 nothing, 1 efficiency, 2 none at all where it can; NCCL's by"
-              + " default.")
-  private @Nullable Integer ctaPolicy;
-
-  @Option(
-      names = {"-D", "--device_implementation"},
-      paramLabel = "N",
-      defaultValue = "0",
-      description =
-          "Not supported but for 0: kernels of nccl-tests' own; default ${DEFAULT-VALUE}.")
-  private int deviceImplementation;
-
-  @Option(
-      names = {"-V", "--device_cta_count"},
-      paramLabel = "N",
-      description = "Not supported: CTAs of such kernels.")
-  private @Nullable Integer deviceCtas;
-
-  @Option(
-      names = {"-M", "--memory"},
-      paramLabel = "0|1",
-      defaultValue = "0",
-      description = "Whether to report the memory that was taken; default ${DEFAULT-VALUE}.")
-  private int memory;
-
-  @Option(
-      names = {"-u", "--unalign"},
-      paramLabel = "N",
-      defaultValue = "0",
-      description =
-          "Index of the first element that is used of the buffers; default ${DEFAULT-VALUE}.")
-  private int unaligned;
-
-  @Option(
-      names = {"-I", "--per_iter_timing"},
-      paramLabel = "0|1",
-      defaultValue = "0",
-      description = "Whether to time each iteration, too; default ${DEFAULT-VALUE}.")
-  private int perIteration;
-
-  @Option(
-      names = {"-K", "--per_iter_skip"},
-      paramLabel = "N",
-      defaultValue = "0",
-      description = "Iterations that the statistics of -I leave out; default ${DEFAULT-VALUE}.")
-  private int skipped;
-
-  @Option(
-      names = "--backend",
-      paramLabel = "NAME",
-      defaultValue = "auto",
-      description =
-          "auto, host or cuda; auto takes GPUs if they are usable; default ${DEFAULT-VALUE}.")
-  private String backend;
 
   /** A command that measures {@code program}. */
   BenchCommand(Context context, Program program) {
@@ -348,14 +101,14 @@ final class BenchCommand implements Callable<Integer> {
     Program configured;
     try {
       options = options();
-      ranks = RankEnvironment.of(context.environment(), options, procs);
+      ranks = RankEnvironment.of(context.environment(), options, rankOptions.procs());
       configured = program.with(context.environment());
       configured.check(options, ranks.nranks());
     } catch (InvalidArgumentException e) {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
     if (ranks.isParent()) {
-      return new RankProcesses(context, options, procs).runAgain(spec);
+      return new RankProcesses(context, options, rankOptions.procs()).runAgain(spec);
     }
     if (ranks.isChild()) {
       ParentWatch.start();
@@ -373,82 +126,15 @@ final class BenchCommand implements Callable<Integer> {
   }
 
   private Options options() {
-    if (deviceImplementation != 0 || deviceCtas != null) {
-      throw new InvalidArgumentException(
-          "-D and -V, kernels of nccl-tests' own, are not supported", "leave them away");
-    }
     if (output != null && !Files.isWritable(output.toAbsolutePath().getParent())) {
       throw new InvalidArgumentException(
           "cannot create " + output, "name a file in a folder that exists and is writable");
     }
-    return Options.builder()
-        .threads(threads)
-        .gpus(gpus)
-        .minBytes(minBytes)
-        .maxBytes(maxBytes)
-        .stepBytes(stepBytes)
-        .stepFactor(stepFactor)
-        .iterations(iterations)
-        .warmup(warmup)
-        .check(check)
-        .ops(Options.ops(op))
-        .types(Options.types(type))
-        .root(root())
-        .blocking(Blocking.ofNumber(blocking))
-        .timestamps(yes("report_timestamps", timestamps))
-        .rotate(!fixed)
-        .output(output)
-        .backend(Backend.ofLabel(backend))
-        .setup(setup().with(context.environment()))
-        .method(method().with(context.environment()))
-        .build();
-  }
-
-  private Setup setup() {
-    return new Setup(
-        yes("parallel_init", parallelInit),
-        yes("stream_null", nullStream),
-        timeout,
-        Setup.Registration.values()[upTo("local_register", registration, 2)],
-        ctaPolicy == null
-            ? null
-            : NcclOptions.CtaPolicy.values()[upTo("cta_policy", ctaPolicy, 2)]);
-  }
-
-  private Method method() {
-    return new Method(
-        aggregated,
-        cycles,
-        graphLaunches,
-        Average.ofNumber(average),
-        yes("report_cputime", cpuTime),
-        yes("per_iter_timing", perIteration),
-        skipped,
-        unaligned,
-        yes("memory", memory),
-        0,
-        null);
-  }
-
-  private static boolean yes(String name, int value) {
-    return upTo(name, value, 1) == 1;
-  }
-
-  private static int upTo(String name, int value, int most) {
-    if (value < 0 || value > most) {
-      throw new InvalidArgumentException(
-          name + " is " + value, most == 1 ? "use 0 or 1" : "use 0 to " + most);
-    }
-    return value;
-  }
-
-  private int root() {
-    try {
-      return root.equals("all") ? -1 : Integer.parseInt(root);
-    } catch (NumberFormatException e) {
-      throw (InvalidArgumentException)
-          new InvalidArgumentException("root is '" + root + "'", "use a rank, or all").causedBy(e);
-    }
+    Options.Builder builder = Options.builder().output(output);
+    rankOptions.addTo(builder, context.environment());
+    sweepOptions.addTo(builder);
+    methodOptions.addTo(builder, context.environment());
+    return builder.build();
   }
 
   private int measure(

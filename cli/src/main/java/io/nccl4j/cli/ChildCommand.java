@@ -9,8 +9,8 @@ import java.util.List;
 final class ChildCommand {
   private ChildCommand() {}
 
-  /** The command that runs {@link Main} with {@code arguments}. */
-  static List<String> of(List<String> arguments) {
+  /** The command that runs {@code main} with {@code arguments}. */
+  static List<String> of(Class<?> main, List<String> arguments) {
     List<String> command = new ArrayList<>();
     command.add(
         ProcessHandle.current()
@@ -20,7 +20,7 @@ final class ChildCommand {
     command.addAll(options(ManagementFactory.getRuntimeMXBean().getInputArguments()));
     command.add("-cp");
     command.add(System.getProperty("java.class.path"));
-    command.add(Main.class.getName());
+    command.add(main.getName());
     command.addAll(arguments);
     return command;
   }

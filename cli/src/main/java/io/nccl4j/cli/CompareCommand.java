@@ -21,9 +21,11 @@ import picocli.CommandLine.Parameters;
     sortOptions = false,
     footer = {
       "",
-      "A side is one file or several, with commas between: a1.json,a2.json. FILE#PEER takes one",
-      "peer's lines of a file of several. From 5 files a side on, the sizes up to 64 KiB and those",
-      "beyond are also compared together, which finds smaller differences.",
+      "Each side is one file or several, separated by commas: a1.json,a2.json. FILE#PEER selects"
+          + " one",
+      "peer's lines from a file with several. With 5 files or more per side, all sizes up to 64"
+          + " KiB",
+      "and all larger ones are also compared together, which reveals smaller differences.",
       "Exit code: 0 nothing is worse, 1 internal error, 2 bad option, 3 failure, 7 wrong data,",
       "8 something is worse, 9 nothing is comparable."
     })
@@ -35,7 +37,7 @@ final class CompareCommand implements Callable<Integer> {
       arity = "1",
       paramLabel = "BASE",
       split = ",",
-      description = "What to compare with.")
+      description = "Results to compare with.")
   private List<String> base = List.of();
 
   @Parameters(
@@ -43,7 +45,7 @@ final class CompareCommand implements Callable<Integer> {
       arity = "1",
       paramLabel = "CHANGED",
       split = ",",
-      description = "What to compare.")
+      description = "Results to compare.")
   private List<String> changed = List.of();
 
   @Mixin private final Judgement judgement = new Judgement();
@@ -66,7 +68,7 @@ final class CompareCommand implements Callable<Integer> {
     List<String> names = results.runs().stream().map(Run::name).toList();
     if (names.isEmpty()) {
       throw new InvalidArgumentException(
-          String.join(",", files) + " holds no runs of collectives", "name files of runs");
+          String.join(",", files) + " contains no results of collectives", "name other files");
     }
     for (String file : files) {
       String name = file.substring(file.lastIndexOf('/') + 1);
@@ -74,8 +76,8 @@ final class CompareCommand implements Callable<Integer> {
       if (peers.stream().map(one -> one.replaceFirst("-(near|far|mixed)$", "")).distinct().count()
           > 1) {
         throw new InvalidArgumentException(
-            file + " holds several peers: " + String.join(" ", peers),
-            "name one as " + peers.getFirst());
+            file + " contains several peers: " + String.join(" ", peers),
+            "name one, for example " + peers.getFirst());
       }
     }
     return results.runs();

@@ -9,7 +9,7 @@ import picocli.CommandLine.Spec;
 /** Writes the script with which a shell completes commands and options. */
 @Command(
     name = "completion",
-    description = "Write a script that lets a shell complete commands and options.",
+    description = "Writes a script that lets a shell complete commands and options.",
     footer = {
       "",
       "bash: source <(./nccl4j completion bash)",

@@ -4,7 +4,6 @@ import io.nccl4j.Backend;
 import io.nccl4j.Diagnosis;
 import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.Diagnosis.Status;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.bench.output.DiagnosisJson;
@@ -17,7 +16,6 @@ import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code nccl4j doctor}: what is wrong with the machine, and what to do about it. */
@@ -41,8 +39,8 @@ final class DoctorCommand implements Callable<Integer> {
       paramLabel = "NAME",
       defaultValue = "auto",
       description =
-          "auto, host, or cuda, which then has to work; with host nothing of CUDA is loaded;"
-              + " default ${DEFAULT-VALUE}.")
+          "auto, host or cuda; cuda must work if named, host loads nothing of CUDA; default"
+              + " ${DEFAULT-VALUE}.")
   private String backend;
 
   @Option(names = "--json", description = "Write JSON.")
@@ -50,7 +48,7 @@ final class DoctorCommand implements Callable<Integer> {
 
   @Option(
       names = "--remove-unused-segments",
-      description = "First remove files of NCCL in /dev/shm that are proven to be unused.")
+      description = "First remove NCCL's files in /dev/shm that are provably unused.")
   private boolean remove;
 
   @Option(
@@ -65,12 +63,7 @@ final class DoctorCommand implements Callable<Integer> {
 
   @Override
   public Integer call() {
-    Backend named;
-    try {
-      named = Backend.ofLabel(backend);
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
+    Backend named = OptionRange.checked(spec, () -> Backend.ofLabel(backend));
     List<SharedMemorySegment> removed = remove ? Diagnosis.removeUnusedSegments() : List.of();
     List<Path> ids = removeIds ? Diagnosis.removeStaleIds() : List.of();
     Diagnosis diagnosis = Diagnosis.of(named);

@@ -3,7 +3,6 @@ package io.nccl4j.cli;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Launch;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
@@ -18,7 +17,6 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code nccl4j selftest fifo-leak}. */
@@ -32,8 +30,9 @@ import picocli.CommandLine.Spec;
     sortOptions = false,
     footer = {
       "",
-      "Exit code: 0 nothing is lost, 1 internal error, 2 bad option, 3 failure, 4 an operation",
-      "stopped, 7 room or memory was lost, or data are wrong."
+      "Exit code: 0 nothing was lost, 1 internal error, 2 bad option, 3 failure, 4 timeout, 7 room"
+          + " or",
+      "memory was lost, or data are wrong."
     })
 final class FifoLeakCommand implements Callable<Integer> {
   private static final int FEW = 2;
@@ -49,8 +48,8 @@ final class FifoLeakCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "1",
       description =
-          "Processes of one rank each; with 1, two and then eight threads of this one are the"
-              + " ranks; default ${DEFAULT-VALUE}.")
+          "Processes of one rank each; with 1, the ranks are two and then eight threads of this"
+              + " process; default ${DEFAULT-VALUE}.")
   private int procs;
 
   @Option(
@@ -58,8 +57,8 @@ final class FifoLeakCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "100000",
       description =
-          "Plain operations after the captured one; a twentieth on more than two ranks; default"
-              + " ${DEFAULT-VALUE}.")
+          "Plain operations after the captured one; a twentieth of that with more than two ranks;"
+              + " default ${DEFAULT-VALUE}.")
   private long iterations;
 
   /** The command. */
@@ -70,15 +69,13 @@ final class FifoLeakCommand implements Callable<Integer> {
   @Override
   public Integer call() throws Exception {
     Options options = Options.builder().backend(Backend.HOST).build();
-    RankEnvironment ranks;
-    try {
-      if (iterations < 1) {
-        throw new InvalidArgumentException("iters is " + iterations, "use 1 or more");
-      }
-      ranks = RankEnvironment.of(context.environment(), options, procs);
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
+    RankEnvironment ranks =
+        OptionRange.checked(
+            spec,
+            () -> {
+              OptionRange.positive("iters", iterations);
+              return RankEnvironment.of(context.environment(), options, procs);
+            });
     if (ranks.isParent()) {
       return new RankProcesses(context, options, procs).runAgain(spec);
     }

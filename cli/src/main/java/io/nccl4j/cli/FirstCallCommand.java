@@ -3,7 +3,6 @@ package io.nccl4j.cli;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
@@ -20,7 +19,6 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code nccl4j selftest first-call}. */
@@ -34,8 +32,8 @@ import picocli.CommandLine.Spec;
     sortOptions = false,
     footer = {
       "",
-      "Exit code: 0 first calls take at most a fifth after a warm-up, or meet the goal, 1 internal",
-      "error, 2 bad option, 3 failure, 4 timeout, 7 they do not."
+      "Exit code: 0 a warm-up makes first calls five times as fast or lets them meet the goal,",
+      "1 internal error, 2 bad option, 3 failure, 4 timeout, 7 it does neither."
     })
 final class FirstCallCommand implements Callable<Integer> {
   private static final int PROCESSES = 2;
@@ -52,13 +50,13 @@ final class FirstCallCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "30",
       description =
-          "Pairs of processes with a warm-up, and as many without; default ${DEFAULT-VALUE}.")
+          "Pairs of processes with a warm-up, and as many without one; default ${DEFAULT-VALUE}.")
   private int pairs;
 
   @Option(
       names = {"-J", "--output_file"},
       paramLabel = "FILE",
-      description = "Write JSON, too; if FILE exists, to FILE.0, FILE.1 and so on.")
+      description = "Also write JSON, to FILE or, if that exists, to FILE.0, FILE.1 and so on.")
   private @Nullable Path output;
 
   @Option(names = "--cold", hidden = true, description = "For the processes of a pair.")
@@ -72,15 +70,13 @@ final class FirstCallCommand implements Callable<Integer> {
   @Override
   public Integer call() throws Exception {
     Options options = Options.builder().backend(Backend.HOST).build();
-    RankEnvironment ranks;
-    try {
-      if (pairs < 1) {
-        throw new InvalidArgumentException("pairs is " + pairs, "use 1 or more");
-      }
-      ranks = RankEnvironment.of(context.environment(), options, PROCESSES);
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
+    RankEnvironment ranks =
+        OptionRange.checked(
+            spec,
+            () -> {
+              OptionRange.positive("pairs", pairs);
+              return RankEnvironment.of(context.environment(), options, PROCESSES);
+            });
     if (ranks.isParent()) {
       return compare(options);
     }

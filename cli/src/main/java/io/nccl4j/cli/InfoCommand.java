@@ -5,7 +5,6 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.output.InfoJson;
@@ -17,7 +16,6 @@ import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code nccl4j info}: what is there to run on, and why something is not. */
@@ -29,7 +27,7 @@ import picocli.CommandLine.Spec;
     sortOptions = false,
     footer = {
       "",
-      "With --verbose the places that were searched for a library are listed, too.",
+      "With --verbose, the places searched for each library are listed as well.",
       "Exit code: 0 a backend can be used, 1 internal error, 2 bad option, 3 none can."
     })
 final class InfoCommand implements Callable<Integer> {
@@ -43,8 +41,7 @@ final class InfoCommand implements Callable<Integer> {
       paramLabel = "NAME",
       defaultValue = "auto",
       description =
-          "auto for all, host or cuda; with host nothing of CUDA is loaded; default"
-              + " ${DEFAULT-VALUE}.")
+          "auto for both, host or cuda; host loads nothing of CUDA; default" + " ${DEFAULT-VALUE}.")
   private String backend;
 
   @Option(names = "--json", description = "Write JSON.")
@@ -77,12 +74,8 @@ final class InfoCommand implements Callable<Integer> {
   }
 
   private List<Backend> backends() {
-    try {
-      Backend named = Backend.ofLabel(backend);
-      return named == Backend.AUTO ? List.of(Backend.HOST, Backend.CUDA) : List.of(named);
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
+    Backend named = OptionRange.checked(spec, () -> Backend.ofLabel(backend));
+    return named == Backend.AUTO ? List.of(Backend.HOST, Backend.CUDA) : List.of(named);
   }
 
   private void print(BackendInfo info) {

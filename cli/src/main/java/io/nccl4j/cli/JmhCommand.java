@@ -12,7 +12,7 @@ import picocli.CommandLine.Parameters;
 /** Hands everything to JMH, which starts a JVM for each benchmark. */
 @Command(
     name = "jmh",
-    description = "Measure what single calls cost, with JMH.",
+    description = "Measures what single calls cost, with JMH.",
     footer = {
       "",
       "Options are those of JMH: -l lists the benchmarks, -p NAME=VALUE[,...] sets a parameter,",

@@ -1,6 +1,5 @@
 package io.nccl4j.cli;
 
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.bench.report.Comparison;
 import io.nccl4j.bench.report.ComparisonWriter;
 import io.nccl4j.bench.report.Run;
@@ -20,7 +19,7 @@ final class Judgement {
       names = "--threshold",
       paramLabel = "PERCENT",
       defaultValue = "3",
-      description = "The least difference that is relevant, in %%; default ${DEFAULT-VALUE}.")
+      description = "Smallest relevant difference, in %%; default ${DEFAULT-VALUE}.")
   private double threshold;
 
   @Option(
@@ -28,15 +27,15 @@ final class Judgement {
       paramLabel = "PART",
       defaultValue = "0.02",
       description =
-          "Of the lines called better or worse, the part that may be chance; default"
+          "Fraction of the lines called better or worse that may be so by chance; default"
               + " ${DEFAULT-VALUE}.")
   private double level;
 
   @Option(
       names = "--trust-rounds",
       description =
-          "Take rounds of one run for as much as runs: where both sides were measured in turns, or"
-              + " where runs are known to repeat.")
+          "Treat the rounds of a run like separate runs: for sides that were measured in turns, or"
+              + " runs that are known to be repeatable.")
   private boolean trustRounds;
 
   @Option(names = "--json", description = "Write JSON.")
@@ -48,11 +47,8 @@ final class Judgement {
    * @throws ParameterException if one is out of range
    */
   Comparison.Rules rules() {
-    try {
-      return new Comparison.Rules(threshold / 100, level, trustRounds);
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(command.commandLine(), e.getMessage(), e);
-    }
+    return OptionRange.checked(
+        command, () -> new Comparison.Rules(threshold / 100, level, trustRounds));
   }
 
   /** Compares, writes what follows, and returns the exit code that says so, too. */

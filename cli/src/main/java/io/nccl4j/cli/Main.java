@@ -59,7 +59,7 @@ public final class Main {
   /** Runs a command. */
   int run(String... arguments) {
     Nccl4jCommand top = new Nccl4jCommand();
-    Context context = new Context(environment, out, err);
+    Context context = new Context(environment, out, err, Main.class);
     CommandLine commandLine = new CommandLine(top);
     commandLine.addSubcommand(new InfoCommand(context, top));
     commandLine.addSubcommand(new DoctorCommand(context));

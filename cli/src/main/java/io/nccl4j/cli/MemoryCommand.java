@@ -16,22 +16,22 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code nccl4j memory}: what a communicator will take, and what it takes. */
 @SuppressWarnings("unused") // options of levers are read by their names
 @Command(
     name = "memory",
-    description = "Predicts the memory that a rank of a communicator takes, or measures it, too.",
+    description =
+        "Predicts how much memory a rank of a communicator takes, and measures it on request.",
     versionProvider = Version.class,
     usageHelpWidth = 100,
     sortOptions = false,
     footer = {
       "",
-      "Without --measure nothing is loaded or made. NCCL's variables in the environment count;",
-      "options beat them.",
-      "Exit code: 0 all right, 1 internal error, 2 bad option, 3 failure, 4 timeout."
+      "Without --measure, no library is loaded and no communicator is created. NCCL's environment",
+      "variables are honored; options override them.",
+      "Exit code: 0 success, 1 internal error, 2 bad option, 3 failure, 4 timeout."
     })
 final class MemoryCommand implements Callable<Integer> {
   private final Context context;
@@ -43,14 +43,14 @@ final class MemoryCommand implements Callable<Integer> {
       paramLabel = "NAME",
       defaultValue = "auto",
       description =
-          "host, cuda or auto: cuda to predict, and to measure what can be used; default"
+          "host, cuda or auto; auto predicts for cuda, and measures what can be used; default"
               + " ${DEFAULT-VALUE}.")
   private String backend;
 
   @Option(
       names = "--nranks",
       paramLabel = "N",
-      description = "Ranks of the communicator; default 8, with --measure those of -t.")
+      description = "Ranks of the communicator; default 8, or -t with --measure.")
   private @Nullable String nranks;
 
   @Option(
@@ -178,7 +178,7 @@ final class MemoryCommand implements Callable<Integer> {
 
   @Option(
       names = "--measure",
-      description = "Make the communicator, run an allReduce, and show what was taken.")
+      description = "Create the communicator, run an allReduce, and show what was taken.")
   private boolean measure;
 
   @Option(
@@ -198,18 +198,7 @@ final class MemoryCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws Exception {
-    MemoryQuery query;
-    try {
-      Backend named = Backend.ofLabel(backend);
-      if (named == Backend.AUTO) {
-        named = measure ? Device.get(Backend.AUTO, 0).backend() : Backend.CUDA;
-      }
-      query = measure ? MemoryMeasurement.query(named, threads) : MemoryQuery.of(named);
-      query = given(query.withEnvironment(context.environment()));
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
-    MemoryPrediction prediction = MemoryPrediction.of(query);
+    MemoryPrediction prediction = MemoryPrediction.of(OptionRange.checked(spec, this::query));
     MemoryMeasurement measured = measure ? MemoryMeasurement.of(prediction, threads) : null;
     if (json) {
       MemoryJson.write(context.out(), prediction, measured);
@@ -222,6 +211,15 @@ final class MemoryCommand implements Callable<Integer> {
       }
     }
     return ExitCode.OK.number();
+  }
+
+  private MemoryQuery query() {
+    Backend named = Backend.ofLabel(backend);
+    if (named == Backend.AUTO) {
+      named = measure ? Device.get(Backend.AUTO, 0).backend() : Backend.CUDA;
+    }
+    MemoryQuery query = measure ? MemoryMeasurement.query(named, threads) : MemoryQuery.of(named);
+    return given(query.withEnvironment(context.environment()));
   }
 
   private MemoryQuery given(MemoryQuery query) {

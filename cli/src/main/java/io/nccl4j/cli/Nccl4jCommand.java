@@ -17,14 +17,17 @@ import picocli.CommandLine.Spec;
     footer = {
       "",
       "Results go to the standard output, everything else to the standard error.",
-      "Exit code: 0 all right, 1 internal error, 2 bad option, 3 failure, 4 timeout, 7 wrong data."
+      "Exit code: 0 success, 1 internal error, 2 bad option, 3 failure, 4 timeout, 7 wrong data."
     })
 final class Nccl4jCommand implements Runnable {
+  private static final int AFTER_OTHERS = 100;
+
   @Spec private CommandSpec spec;
 
   @SuppressWarnings("unused") // picocli looks at the annotation only
   @Option(
       names = {"-h", "--help"},
+      order = AFTER_OTHERS,
       usageHelp = true,
       scope = ScopeType.INHERIT,
       description = "Show this help and exit.")
@@ -33,6 +36,7 @@ final class Nccl4jCommand implements Runnable {
   @SuppressWarnings("unused") // as above
   @Option(
       names = "--version",
+      order = AFTER_OTHERS + 1,
       versionHelp = true,
       scope = ScopeType.INHERIT,
       description = "Show the versions of nccl4j and Java and exit.")
@@ -40,6 +44,7 @@ final class Nccl4jCommand implements Runnable {
 
   @Option(
       names = "--verbose",
+      order = AFTER_OTHERS + 2,
       scope = ScopeType.INHERIT,
       description = "Show where a failure comes from.")
   private boolean verbose;

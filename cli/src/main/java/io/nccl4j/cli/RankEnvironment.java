@@ -55,8 +55,8 @@ final class RankEnvironment {
     boolean own = environment.containsKey(RANK) || environment.containsKey(NRANKS);
     if (launch != null && parent && (own || launch.nranks(1) > 1)) {
       throw new InvalidArgumentException(
-          "--procs " + procs + " and the ranks of " + launch.launcher() + " exclude each other",
-          "let one of them make the processes");
+          "--procs " + procs + " and the ranks of " + launch.launcher() + " cannot be combined",
+          "let only one of them start processes");
     }
     this.firstRank = launch == null || parent ? 0 : launch.firstRank(local);
     this.nranks = launch == null || parent ? procs * local : launch.nranks(local);

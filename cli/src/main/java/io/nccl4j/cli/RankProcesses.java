@@ -79,7 +79,7 @@ final class RankProcesses {
     Thread hook = new Thread(this::endAllOnShutdown, "end-processes");
     Runtime.getRuntime().addShutdownHook(hook);
     try {
-      List<String> command = ChildCommand.of(arguments);
+      List<String> command = ChildCommand.of(context.main(), arguments);
       for (int p = 0; p < procs; p++) {
         start(command, p * options.localRanks(), id, results);
       }

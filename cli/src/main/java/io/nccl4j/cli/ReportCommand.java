@@ -16,8 +16,8 @@ import picocli.CommandLine.Parameters;
 @Command(
     name = "report",
     description =
-        "Shows results as one HTML page that needs nothing else: everything that compare reads,"
-            + " and JMH's JSON.",
+        "Writes results as one self-contained HTML page: everything that compare reads, and JMH's"
+            + " JSON.",
     versionProvider = Version.class,
     usageHelpWidth = 100,
     sortOptions = false,

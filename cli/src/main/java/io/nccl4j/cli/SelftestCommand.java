@@ -5,7 +5,6 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.Feature;
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Provider;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
@@ -24,7 +23,6 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /**
@@ -35,7 +33,7 @@ import picocli.CommandLine.Spec;
     name = "selftest",
     description = {
       "Tests nccl4j on this machine: every operation, type and reduction, every element checked.",
-      "A COMMAND is a test of its own."
+      "Each COMMAND is a test of its own."
     },
     versionProvider = Version.class,
     synopsisSubcommandLabel = "[COMMAND]",
@@ -43,8 +41,8 @@ import picocli.CommandLine.Spec;
     sortOptions = false,
     footer = {
       "",
-      "Exit code: 0 nothing is wrong, 1 internal error, 2 bad option, 3 failure, 4 an operation",
-      "stopped, 7 data are wrong."
+      "Exit code: 0 no element is wrong, 1 internal error, 2 bad option, 3 failure, 4 timeout,",
+      "7 wrong data."
     })
 final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
   private static final String ROW = "row: ";
@@ -63,10 +61,12 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
       names = "--backend",
       paramLabel = "NAME",
       defaultValue = "auto",
-      description = "auto for all that can be used, host or cuda; default ${DEFAULT-VALUE}.")
+      description = "auto for every backend that works, host or cuda; default ${DEFAULT-VALUE}.")
   private String backend;
 
-  @Option(names = "--quick", description = "Fewer sizes: some seconds instead of a minute.")
+  @Option(
+      names = "--quick",
+      description = "Test fewer sizes, which takes seconds instead of a minute.")
   private boolean quick;
 
   @Option(names = "--json", description = "Write JSON instead of the table.")
@@ -85,12 +85,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
 
   @Override
   public Integer call() throws Exception {
-    Backend named;
-    try {
-      named = Backend.ofLabel(backend);
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
+    Backend named = OptionRange.checked(spec, () -> Backend.ofLabel(backend));
     return layout == null ? parent(named) : child(named, SelfTest.Layout.ofLabel(layout));
   }
 
@@ -166,7 +161,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
     int procs = as == SelfTest.Layout.PROCESSES ? nranks : 1;
     Options options = Options.builder().backend(on).build();
     int code =
-        new RankProcesses(new Context(environment, context.out(), context.err()), options, procs)
+        new RankProcesses(context.withEnvironment(environment), options, procs)
             .withVariables(rank -> own(on, as, rank))
             .run(
                 arguments,

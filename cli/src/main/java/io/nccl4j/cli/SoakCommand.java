@@ -20,21 +20,20 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** {@code nccl4j selftest soak}. */
 @Command(
     name = "soak",
     description =
-        "Random operations for as long as you like, with processes killed and stopped meanwhile:"
-            + " every result is checked, nobody waits for ever, and nothing grows.",
+        "Runs random operations while processes are killed and stopped, and checks that every"
+            + " result is right, no rank waits for ever, and nothing grows.",
     versionProvider = Version.class,
     usageHelpWidth = 100,
     sortOptions = false,
     footer = {
       "",
-      "Exit code: 0 all was as it must be, 1 internal error, 2 bad option, 3 failure, 7 data were",
+      "Exit code: 0 no problem was found, 1 internal error, 2 bad option, 3 failure, 7 data were",
       "wrong, a failure was not as documented, or something grew."
     })
 final class SoakCommand implements Callable<Integer> {
@@ -49,7 +48,7 @@ final class SoakCommand implements Callable<Integer> {
       names = "--minutes",
       paramLabel = "N",
       defaultValue = "10",
-      description = "How long, with a fraction if you like; default ${DEFAULT-VALUE}.")
+      description = "How long to run, in minutes; default ${DEFAULT-VALUE}.")
   private double minutes;
 
   @Option(
@@ -63,14 +62,14 @@ final class SoakCommand implements Callable<Integer> {
       names = "--processes",
       paramLabel = "N",
       description =
-          "Processes, with as many ranks each; by default one for half of the time, then one for"
-              + " each rank.")
+          "Processes, each with the same number of ranks; by default one for half of the time, then"
+              + " one per rank.")
   private @Nullable Integer processes;
 
   @Option(
       names = "--seed",
       paramLabel = "N",
-      description = "Of all that is drawn; by default another one each time. It is printed.")
+      description = "Seed of the random choices, which is printed; by default a new one each time.")
   private @Nullable Long seed;
 
   @Option(
@@ -83,7 +82,7 @@ final class SoakCommand implements Callable<Integer> {
   @Option(
       names = "--episodes",
       paramLabel = "N",
-      description = "At most so many, of each distribution of the ranks.")
+      description = "Most episodes to run with each number of processes.")
   private @Nullable Integer episodes;
 
   @Option(names = "--no-kills", description = "Kill no process.")
@@ -106,22 +105,23 @@ final class SoakCommand implements Callable<Integer> {
   @Override
   public Integer call() throws Exception {
     long drawn = seed == null ? ThreadLocalRandom.current().nextInt(1, Integer.MAX_VALUE) : seed;
-    List<Soak.Settings> phases = new ArrayList<>();
-    try {
-      if (!(minutes > 0 && minutes <= MOST_MINUTES)) {
-        throw new InvalidArgumentException("minutes is " + minutes, "use a number above 0");
-      }
-      if (first < 0 || episodes != null && episodes < 1) {
-        throw new InvalidArgumentException(
-            "first is " + first + " and episodes " + episodes, "use 0 or more, and 1 or more");
-      }
-      for (int count : processes == null ? new int[] {1, ranks} : new int[] {processes}) {
-        phases.add(new Soak.Settings(drawn, ranks, count, !noKills, !noStops));
-      }
-    } catch (InvalidArgumentException e) {
-      throw new ParameterException(spec.commandLine(), e.getMessage(), e);
-    }
+    List<Soak.Settings> phases = OptionRange.checked(spec, () -> phases(drawn));
     return child ? asProcess(phases.getFirst()) : parent(drawn, phases);
+  }
+
+  private List<Soak.Settings> phases(long drawn) {
+    if (!(minutes > 0 && minutes <= MOST_MINUTES)) {
+      throw new InvalidArgumentException("minutes is " + minutes, "use a number above 0");
+    }
+    if (first < 0 || episodes != null && episodes < 1) {
+      throw new InvalidArgumentException(
+          "first is " + first + " and episodes " + episodes, "use 0 or more, and 1 or more");
+    }
+    List<Soak.Settings> phases = new ArrayList<>();
+    for (int count : processes == null ? new int[] {1, ranks} : new int[] {processes}) {
+      phases.add(new Soak.Settings(drawn, ranks, count, !noKills, !noStops));
+    }
+    return phases;
   }
 
   // ---- the process with the table

@@ -48,7 +48,7 @@ final class SoakProcesses implements Soak.Processes, AutoCloseable {
   /** Starts as many processes as there are, each with these arguments. */
   SoakProcesses(Context context, int count, List<String> arguments) {
     this.context = context;
-    this.command = ChildCommand.of(arguments);
+    this.command = ChildCommand.of(context.main(), arguments);
     this.command.addAll(1, MEMORY);
     this.children = new Child[count];
     Runtime.getRuntime().addShutdownHook(hook);

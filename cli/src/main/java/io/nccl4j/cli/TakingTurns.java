@@ -142,7 +142,7 @@ final class TakingTurns {
       throw failed(i, "ended with exit code " + code, "see what it printed");
     }
     if (!Files.exists(sides.get(i).results())) {
-      throw failed(i, "wrote no results", "name a command that ends with options and knows -J");
+      throw failed(i, "wrote no results", "name a command that ends with options and supports -J");
     }
   }
 

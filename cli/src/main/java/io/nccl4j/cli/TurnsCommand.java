@@ -15,7 +15,6 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
 
@@ -23,15 +22,15 @@ import picocli.CommandLine.Spec;
 @Command(
     name = "turns",
     description =
-        "Measures two commands in turns of some milliseconds, so that whatever else the machine"
-            + " does meets both, and compares them.",
+        "Measures two commands in turns of a few milliseconds, so that disturbances affect both"
+            + " alike, and compares them.",
     versionProvider = Version.class,
     usageHelpWidth = 100,
     sortOptions = false,
     footer = {
       "",
       "BASE and CHANGED are commands for the shell, in quotes: './nccl4j allreduce -t 2' and",
-      "'../other/nccl4j allreduce -t 2'. Each gets -J FILE at its end.",
+      "'../other/nccl4j allreduce -t 2'. -J FILE is appended to each.",
       "Exit code: 0 nothing is worse, 1 internal error, 2 bad option, 3 failure, 7 wrong data,",
       "8 something is worse, 9 nothing is comparable."
     })
@@ -40,10 +39,14 @@ final class TurnsCommand implements Callable<Integer> {
 
   @Spec private CommandSpec spec;
 
-  @Parameters(index = "0", arity = "1", paramLabel = "BASE", description = "What to compare with.")
+  @Parameters(
+      index = "0",
+      arity = "1",
+      paramLabel = "BASE",
+      description = "Command to compare with.")
   private String base = "";
 
-  @Parameters(index = "1", arity = "1", paramLabel = "CHANGED", description = "What to compare.")
+  @Parameters(index = "1", arity = "1", paramLabel = "CHANGED", description = "Command to compare.")
   private String changed = "";
 
   @Option(
@@ -51,22 +54,22 @@ final class TurnsCommand implements Callable<Integer> {
       paramLabel = "N",
       defaultValue = "8",
       description =
-          "Pairs of runs; with fewer than 8, differences are not told as surely; default"
+          "Pairs of runs; with fewer than 8, differences are less certain; default"
               + " ${DEFAULT-VALUE}.")
   private int pairs;
 
   @Option(
       names = "--whole",
       description =
-          "Run one whole command after the other, which finds only larger differences: for commands"
-              + " that are not nccl4j's.")
+          "Run each command as a whole, one after the other, for commands other than nccl4j's;"
+              + " this reveals only larger differences.")
   private boolean whole;
 
   @Option(
       names = {"-o", "--output_folder"},
       paramLabel = "FOLDER",
       description =
-          "Where to leave the results, base-1.json and so on; default a new temporary folder.")
+          "Folder for the results, base-1.json and so on; by default a new temporary one.")
   private @Nullable Path output;
 
   @Mixin private final Judgement judgement = new Judgement();
@@ -78,9 +81,7 @@ final class TurnsCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws InterruptedException {
-    if (pairs < 1) {
-      throw new ParameterException(spec.commandLine(), "pairs is " + pairs + "; use 1 or more");
-    }
+    OptionRange.checked(spec, () -> OptionRange.positive("pairs", pairs));
     Comparison.Rules rules = judgement.rules();
     Path folder = folder();
     context.out().println("# Writing results to " + folder);
@@ -107,7 +108,7 @@ final class TurnsCommand implements Callable<Integer> {
       try (Stream<Path> files = Files.list(folder)) {
         if (files.findAny().isPresent()) {
           throw new InvalidArgumentException(
-              folder + " is not empty", "name a new folder, so that results are not mixed up");
+              folder + " is not empty", "name a new folder, to keep results apart");
         }
       }
       return folder;
@@ -118,7 +119,7 @@ final class TurnsCommand implements Callable<Integer> {
                       + (output == null ? "for temporary files" : output)
                       + ": "
                       + e,
-                  "name a folder that can be written with -o")
+                  "name a writable folder with -o")
               .causedBy(e);
     }
   }

@@ -43,7 +43,7 @@ final class CliDocTest {
 
   @Test
   void everyOptionIsListedWithItsValueAndDefault() {
-    Context context = new Context(Map.of(), System.out, System.err);
+    Context context = new Context(Map.of(), System.out, System.err, Main.class);
     CommandSpec command = bench(context, Programs.all().getFirst());
     CommandSpec top = CommandSpec.forAnnotatedObject(new Nccl4jCommand());
     Map<String, String> expected = new TreeMap<>();
@@ -59,7 +59,7 @@ final class CliDocTest {
 
   @Test
   void everySelfTestIsListedWithItsOptions() {
-    Context context = new Context(Map.of(), System.out, System.err);
+    Context context = new Context(Map.of(), System.out, System.err, Main.class);
     Map<String, Object> tests =
         Map.of(
             "fifo-leak",
@@ -97,7 +97,7 @@ final class CliDocTest {
 
   @Test
   void allCommandsHaveTheSameOptions() {
-    Context context = new Context(Map.of(), System.out, System.err);
+    Context context = new Context(Map.of(), System.out, System.err, Main.class);
     List<String> first = names(bench(context, Programs.all().getFirst()));
     for (Program program : Programs.all()) {
       assertEquals(first, names(bench(context, program)));

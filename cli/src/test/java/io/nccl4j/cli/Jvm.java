@@ -14,7 +14,7 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
 
   static Jvm start(Path folder, String name, Map<String, String> environment, String line)
       throws IOException {
-    List<String> command = new ArrayList<>(ChildCommand.of(List.of(line.split(" "))));
+    List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of(line.split(" "))));
     // What is tested here is not speed: the optimizing compiler would cost more than the rest.
     command.add(1, "-XX:TieredStopAtLevel=1");
     Path out = folder.resolve(name + ".out");

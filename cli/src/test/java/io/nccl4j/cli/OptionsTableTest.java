@@ -62,9 +62,9 @@ class OptionsTableTest {
           allreduce -y 2                          | stream_null is 2
           allreduce -T -1                         | timeout is -1
           allreduce -G -1                         | cudagraph is -1
-          allreduce -G 1 -z 3                     | cudagraph and blocking exclude each other
-          allreduce -G 1 -y 1                     | cudagraph and stream_null exclude each other
-          allreduce -G 1 -I 1                     | per_iter_timing and cudagraph exclude each other
+          allreduce -G 1 -z 3                     | cudagraph and blocking cannot be combined
+          allreduce -G 1 -y 1                     | cudagraph and stream_null cannot be combined
+          allreduce -G 1 -I 1                     | per_iter_timing and cudagraph cannot be combined
           allreduce -C 2                          | report_cputime is 2
           allreduce -a 4                          | average is 4
           allreduce -R 3                          | local_register is 3
@@ -145,7 +145,7 @@ class OptionsTableTest {
     refused(Run.ofLine(environment("x", "4"), line), "NCCL4J_RANK is 'x'; use a number");
     refused(Run.ofLine(environment("3", "4"), line), "ranks 3 to 4 asked for");
     refused(Run.ofLine(environment("-1", "4"), line), "NCCL4J_RANK is -1, but there are 4 ranks");
-    refused(Run.ofLine(environment("0", "4"), "allreduce --procs 2"), "exclude each other");
+    refused(Run.ofLine(environment("0", "4"), "allreduce --procs 2"), "cannot be combined");
   }
 
   private static Map<String, String> environment(String rank, String nranks) {

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 class ProcessPiecesTest {
   @Test
   void childrenAreLikeTheirParent() {
-    List<String> command = ChildCommand.of(List.of("allreduce", "-b", "8"));
+    List<String> command = ChildCommand.of(Main.class, List.of("allreduce", "-b", "8"));
     assertTrue(command.getFirst().endsWith("java"), command.getFirst());
     int at = command.indexOf("-cp");
     assertEquals(

@@ -119,7 +119,7 @@ class SharedMemoryTest {
   @EnumSource(names = {"SMALL", "READ_ONLY"})
   void hostDoesWithout(Shm shm) throws Exception {
     String line = "allreduce --backend host -b 8 -e 8M -f 1024 -n 2 --procs 2";
-    Result result = run(shm, Map.of(), ChildCommand.of(List.of(line.split(" "))));
+    Result result = run(shm, Map.of(), ChildCommand.of(Main.class, List.of(line.split(" "))));
     assertEquals(0, result.code, result::toString);
     assertTrue(result.out.contains("# Out of bounds values : 0 OK"), result::toString);
   }
@@ -146,7 +146,8 @@ class SharedMemoryTest {
   @EnumSource(names = {"READ_ONLY", "MISSING"})
   void ncclIsRefused(Shm shm) throws Exception {
     String line = "allreduce --backend cuda -b 8 -e 8 -n 1 --procs 2";
-    Result result = run(shm, ncclWithoutPeers(), ChildCommand.of(List.of(line.split(" "))));
+    Result result =
+        run(shm, ncclWithoutPeers(), ChildCommand.of(Main.class, List.of(line.split(" "))));
     assertEquals(3, result.code, result::toString);
     for (String words :
         switch (shm) {
@@ -167,7 +168,7 @@ class SharedMemoryTest {
   @ParameterizedTest
   @EnumSource
   void refusalTakesLessThanASecond(Shm shm) throws Exception {
-    List<String> command = new ArrayList<>(ChildCommand.of(List.of()));
+    List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of()));
     command.set(command.size() - 1, JoinMain.class.getName());
     Map<String, String> environment = ncclWithoutPeers();
     environment.put(RankEnvironment.LOCAL_NRANKS, "2");
@@ -183,7 +184,7 @@ class SharedMemoryTest {
   /** Whoever reaches the others' memory needs a folder, and no room in it. */
   @Test
   void smallIsEnoughForGpusThatReachEachOther() throws Exception {
-    List<String> command = new ArrayList<>(ChildCommand.of(List.of()));
+    List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of()));
     command.set(command.size() - 1, JoinMain.class.getName());
     Map<String, String> environment = ncclWithoutPeers();
     environment.put("NCCL_P2P_DISABLE", "0");

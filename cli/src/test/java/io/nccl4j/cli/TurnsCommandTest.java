@@ -27,7 +27,7 @@ class TurnsCommandTest {
   @TempDir Path folder;
 
   private static String command(String line) {
-    List<String> words = ChildCommand.of(List.of(line.split(" ")));
+    List<String> words = ChildCommand.of(Main.class, List.of(line.split(" ")));
     return words.stream().map(word -> "'" + word + "'").collect(Collectors.joining(" "));
   }
 

@@ -39,7 +39,7 @@ public record Method(
   /**
    * Checks the numbers.
    *
-   * @throws InvalidArgumentException if one is out of range, or two exclude each other
+   * @throws InvalidArgumentException if one is out of range, or two cannot be combined
    */
   public Method {
     Options.atLeast("agg_iters", aggregated, 1);
@@ -49,7 +49,7 @@ public record Method(
     Options.atLeast("unalign", unaligned, 0);
     if (perIteration && graphLaunches > 0) {
       throw new InvalidArgumentException(
-          "per_iter_timing and cudagraph exclude each other", "use -I without -G");
+          "per_iter_timing and cudagraph cannot be combined", "use -I without -G");
     }
     if (skipped > 0 && !perIteration) {
       throw new InvalidArgumentException(

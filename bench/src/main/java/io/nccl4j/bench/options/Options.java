@@ -70,8 +70,8 @@ public record Options(
       throw new InvalidArgumentException(
           "cudagraph and "
               + (setup.nullStream() ? "stream_null" : "blocking")
-              + " exclude each other",
-          "a stream cannot be waited for, nor the default stream be used, while it is captured");
+              + " cannot be combined",
+          "a captured stream cannot be waited for, and cannot be the default stream");
     }
     if (method.skipped() >= iterations) {
       throw new InvalidArgumentException(

@@ -136,7 +136,7 @@ public final class Traffic {
       }
       if (!(bytes >= 0 && bytes < 1L << 62)) {
         throw new InvalidArgumentException(
-            "'" + words[i] + "' in line " + line + " of " + file + " is no number of bytes",
+            "'" + words[i] + "' in line " + line + " of " + file + " is not a number of bytes",
             "use numbers from 0 to 2^62, with " + SCALE);
       }
       row[i] = (long) bytes & -16L;

@@ -292,7 +292,7 @@ public record Comparison(
   /** What to do for a better answer, in one line; null if there is nothing. */
   public @Nullable String advice() {
     if (count(Verdict.UNSURE) > 0) {
-      return "one run cannot tell a change from what runs of the same thing differ by: give "
+      return "one run cannot tell a change from the usual differences between runs: give "
           + LEAST_RUNS
           + " or more files a side, made in turns, or --trust-rounds";
     }

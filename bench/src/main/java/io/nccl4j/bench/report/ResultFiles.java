@@ -98,7 +98,7 @@ public final class ResultFiles {
       return Files.readString(path);
     } catch (IOException e) {
       throw (SystemErrorException)
-          new SystemErrorException("cannot read " + path + ": " + e, "name a file that is there")
+          new SystemErrorException("cannot read " + path + ": " + e, "name an existing file")
               .causedBy(e);
     }
   }

@@ -11,7 +11,6 @@ import io.nccl4j.MemoryReport;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.LaneEngine;

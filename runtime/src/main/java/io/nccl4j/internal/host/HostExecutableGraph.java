@@ -2,9 +2,6 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InterruptedWaitException;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.Lookahead;
 import io.nccl4j.internal.host.engine.Step;
@@ -109,9 +106,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   public void launch(StreamEngine<HostWork> on) {
     for (Resource resource : resources) {
       if (resource instanceof HostBuffer buffer) {
-        ProcessMemory.self()
-            .quarantine()
-            .requireQuiet(buffer, "launch");
+        ProcessMemory.self().quarantine().requireQuiet(buffer, "launch");
       }
     }
     // From here nothing can fail.

@@ -86,5 +86,4 @@ public abstract class EngineWork extends Work {
   public HostBuffer recvBuffer() {
     return (HostBuffer) Objects.requireNonNull(recv);
   }
-
 }

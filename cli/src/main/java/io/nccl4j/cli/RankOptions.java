@@ -1,0 +1,140 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Backend;
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.NcclOptions;
+import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.options.Setup;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/** Options of a benchmark: how many ranks there are, on what, and how they are set up. */
+final class RankOptions {
+  @Option(
+      names = "--procs",
+      order = 1,
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Processes to start; default ${DEFAULT-VALUE}.")
+  private int procs;
+
+  @Option(
+      names = {"-t", "--nthreads"},
+      order = 2,
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Threads per process; default ${DEFAULT-VALUE}.")
+  private int threads;
+
+  @Option(
+      names = {"-g", "--ngpus"},
+      order = 3,
+      paramLabel = "N",
+      defaultValue = "1",
+      description = "Ranks per thread; default ${DEFAULT-VALUE}.")
+  private int gpus;
+
+  @Option(
+      names = {"-p", "--parallel_init"},
+      order = 12,
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether each thread joins with its own ranks; default ${DEFAULT-VALUE}.")
+  private int parallelInit;
+
+  @Option(
+      names = {"-y", "--stream_null"},
+      order = 18,
+      paramLabel = "0|1",
+      defaultValue = "0",
+      description = "Whether to use CUDA's default stream; default ${DEFAULT-VALUE}.")
+  private int nullStream;
+
+  @Option(
+      names = {"-T", "--timeout"},
+      order = 19,
+      paramLabel = "SECONDS",
+      defaultValue = "0",
+      description =
+          "Give up any wait after this time; 0 for the configured deadlines; default"
+              + " ${DEFAULT-VALUE}.")
+  private int timeout;
+
+  @Option(
+      names = {"-R", "--local_register"},
+      order = 27,
+      paramLabel = "0..2",
+      defaultValue = "0",
+      description =
+          "How to register buffers with NCCL: 0 not at all, 1 on each rank, 2 as symmetric windows;"
+              + " default ${DEFAULT-VALUE}.")
+  private int registration;
+
+  @Option(
+      names = {"-x", "--cta_policy"},
+      order = 28,
+      paramLabel = "0..2",
+      description =
+          "NCCL's policy for CTAs: 0 its usual one, 1 efficiency, 2 no CTAs where possible; by"
+              + " default what NCCL chooses.")
+  private @Nullable Integer ctaPolicy;
+
+  @Option(
+      names = {"-D", "--device_implementation"},
+      order = 29,
+      paramLabel = "N",
+      defaultValue = "0",
+      description =
+          "Only 0 is supported: there are no kernels like nccl-tests' own; default"
+              + " ${DEFAULT-VALUE}.")
+  private int deviceImplementation;
+
+  @Option(
+      names = {"-V", "--device_cta_count"},
+      order = 30,
+      paramLabel = "N",
+      description = "Not supported: CTAs of those kernels.")
+  private @Nullable Integer deviceCtas;
+
+  @Option(
+      names = "--backend",
+      order = 35,
+      paramLabel = "NAME",
+      defaultValue = "auto",
+      description = "auto, host or cuda; auto uses GPUs where possible; default ${DEFAULT-VALUE}.")
+  private String backend;
+
+  /** Processes that the user asked for. */
+  int procs() {
+    return procs;
+  }
+
+  /**
+   * Adds what the options say.
+   *
+   * @throws InvalidArgumentException if one is out of range, or not supported
+   */
+  void addTo(Options.Builder builder, Map<String, String> environment) {
+    if (deviceImplementation != 0 || deviceCtas != null) {
+      throw new InvalidArgumentException(
+          "-D and -V, nccl-tests' own kernels, are not supported", "omit them");
+    }
+    builder
+        .threads(threads)
+        .gpus(gpus)
+        .backend(Backend.ofLabel(backend))
+        .setup(setup().with(environment));
+  }
+
+  private Setup setup() {
+    return new Setup(
+        OptionRange.yes("parallel_init", parallelInit),
+        OptionRange.yes("stream_null", nullStream),
+        timeout,
+        Setup.Registration.values()[OptionRange.upTo("local_register", registration, 2)],
+        ctaPolicy == null
+            ? null
+            : NcclOptions.CtaPolicy.values()[OptionRange.upTo("cta_policy", ctaPolicy, 2)]);
+  }
+}
