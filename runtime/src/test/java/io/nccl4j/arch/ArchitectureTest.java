@@ -184,7 +184,7 @@ final class ArchitectureTest {
           .whereLayer("cuda.memory")
           .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bindings", "cuda.driver")
           .whereLayer("cuda.module")
-          .mayOnlyAccessLayers("api", "bindings", "cuda.driver", "cuda.memory")
+          .mayOnlyAccessLayers("api", "spi", "schedule", "bindings", "cuda.driver", "cuda.memory")
           .whereLayer("cuda.nccl")
           .mayOnlyAccessLayers(
               "api",
