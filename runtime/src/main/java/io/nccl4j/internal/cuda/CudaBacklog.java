@@ -56,7 +56,7 @@ final class CudaBacklog {
     for (int i = 0; i < fifo.capacity(); i++) {
       CudaWork work = fifo.at(i);
       CudaStream stream = work.isInUse() ? work.cudaStream() : null;
-      if (stream != null && stream.capture() == null) {
+      if (stream != null && !stream.isCapturing()) {
         stream.queue().poll();
       }
     }

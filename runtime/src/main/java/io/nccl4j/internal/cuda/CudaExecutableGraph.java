@@ -144,7 +144,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
   @Override
   public void poll() {
     CudaStream stream = lastStream;
-    if (stream != null && passed != launched && stream.capture() == null && !stream.isClosed()) {
+    if (stream != null && passed != launched && !stream.isCapturing() && !stream.isClosed()) {
       stream.queue().poll();
     }
   }

@@ -281,6 +281,11 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   }
 
   @Override
+  public boolean isCapturing() {
+    return capture != null;
+  }
+
+  @Override
   public @Nullable CudaCapture capture() {
     return capture;
   }

@@ -104,6 +104,11 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
   }
 
   @Override
+  public boolean isCapturing() {
+    return capture != null;
+  }
+
+  @Override
   public @Nullable Capture<HostWork> capture() {
     return capture;
   }

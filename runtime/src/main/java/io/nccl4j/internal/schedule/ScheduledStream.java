@@ -54,7 +54,9 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
 
   /** Adds a work to the plan that is being put together. */
   void append(W work) {
-    number(work);
+    if (work.isCaptured()) {
+      number(work);
+    }
     if (first == null) {
       first = work;
     } else {
@@ -64,10 +66,7 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
   }
 
   private void number(W work) {
-    Capture<W> capture = engine.capture();
-    if (capture != null) {
-      work.order = capture.nextOrder();
-    }
+    work.order = Objects.requireNonNull(engine.capture()).nextOrder();
   }
 
   /** Whether {@link #append} was called since the last {@link #publish}. */
@@ -94,7 +93,9 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
       publish();
       return;
     }
-    number(work);
+    if (work.isCaptured()) {
+      number(work);
+    }
     engine.put(work);
   }
 
@@ -135,7 +136,7 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
   @Override
   public void waitFor(Event event) {
     ScheduledEvent other = ScheduledEvent.require(event, device().backend());
-    if (engine.capture() != null || other.capture() != null) {
+    if (isCapturing() || other.capture() != null) {
       joinCapture(other);
     } else {
       awaitRoom();
@@ -197,7 +198,7 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
 
   @Override
   public boolean isCapturing() {
-    return engine.capture() != null;
+    return engine.isCapturing();
   }
 
   private void refuseInCapture(String call) {

@@ -68,6 +68,12 @@ public interface StreamEngine<W extends Work> {
 
   // ---- captures
 
+  /**
+   * Whether a capture is under way. Operations ask this, not {@link #capture()}, which the compiler
+   * does not inline until its result's class is loaded: by the first capture, if there is one.
+   */
+  boolean isCapturing();
+
   /** The capture under way; null if there is none. */
   @Nullable Capture<W> capture();
 
