@@ -6,8 +6,6 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import io.nccl4j.internal.schedule.Capture;
-import io.nccl4j.internal.schedule.GraphNode;
-import io.nccl4j.internal.schedule.ScheduledGraph;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -43,7 +41,7 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
   }
 
   /** Ends the capture for all its streams. */
-  ScheduledGraph<CudaWork> end(CudaStream stream) {
+  CudaGraph end(CudaStream stream) {
     requireOrigin(stream);
     MemorySegment graph = endNative();
     endForAll();
@@ -56,10 +54,7 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
           "capture with communicators that stay open");
     }
     try {
-      CudaDevice device = (CudaDevice) origin.device();
-      List<GraphNode<CudaWork>> nodes = joinedNodes();
-      ScheduledGraph<CudaWork> captured =
-          new ScheduledGraph<>(device, nodes, CudaGraph.of(device, graph, nodes));
+      CudaGraph captured = CudaGraph.of((CudaDevice) origin.device(), graph, joinedNodes());
       release();
       return captured;
     } catch (InvalidUsageException e) {

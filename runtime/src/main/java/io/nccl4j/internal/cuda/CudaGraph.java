@@ -42,7 +42,8 @@ final class CudaGraph implements CapturedGraph<CudaWork>, CudaHolders.Holder {
     return handle;
   }
 
-  List<GraphNode<CudaWork>> nodes() {
+  @Override
+  public List<GraphNode<CudaWork>> nodes() {
     return nodes;
   }
 

@@ -18,7 +18,6 @@ import io.nccl4j.internal.cuda.nccl.CudaPending;
 import io.nccl4j.internal.schedule.Capture;
 import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.schedule.Padded;
-import io.nccl4j.internal.schedule.ScheduledGraph;
 import io.nccl4j.internal.schedule.ScheduledStream;
 import io.nccl4j.internal.schedule.StreamEngine;
 import java.lang.foreign.MemorySegment;
@@ -275,7 +274,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   }
 
   @Override
-  public ScheduledGraph<CudaWork> endCapture() {
+  public CudaGraph endCapture() {
     launches.await();
     return Objects.requireNonNull(capture).end(this);
   }

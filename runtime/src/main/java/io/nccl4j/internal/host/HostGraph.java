@@ -6,8 +6,7 @@ import io.nccl4j.internal.schedule.GraphNode;
 import java.util.List;
 
 /** Captured nodes, which hold nothing that must be released. */
-record HostGraph(HostDevice device, List<GraphNode<HostWork>> nodes)
-    implements CapturedGraph<HostWork> {
+record HostGraph(List<GraphNode<HostWork>> nodes) implements CapturedGraph<HostWork> {
   @Override
   public GraphEngine<HostWork> instantiate() {
     return HostExecutableGraph.of(this);

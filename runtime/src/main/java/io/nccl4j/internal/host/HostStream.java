@@ -14,14 +14,11 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.schedule.Capture;
 import io.nccl4j.internal.schedule.EventEngine;
-import io.nccl4j.internal.schedule.GraphNode;
-import io.nccl4j.internal.schedule.ScheduledGraph;
 import io.nccl4j.internal.schedule.ScheduledStream;
 import io.nccl4j.internal.schedule.StreamEngine;
 import io.nccl4j.internal.spi.Resource;
 import io.nccl4j.internal.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
-import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -124,12 +121,11 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
   }
 
   @Override
-  public ScheduledGraph<HostWork> endCapture() {
+  public HostGraph endCapture() {
     Capture<HostWork> ending = Objects.requireNonNull(capture);
     ending.requireOrigin(this);
     ending.end();
-    List<GraphNode<HostWork>> nodes = ending.joinedNodes();
-    return new ScheduledGraph<>(device, nodes, new HostGraph(device, nodes));
+    return new HostGraph(ending.joinedNodes());
   }
 
   @Override

@@ -173,7 +173,7 @@ public final class GroupScope implements Group {
   /** Everything else that can fail or wait, before anything is started. */
   private void awaitRoom() {
     for (int i = 0; i < threadState.works.size(); i++) {
-      ScheduledStream<?> stream = threadState.works.get(i).stream;
+      ScheduledStream<?> stream = streamOf(threadState.works.get(i));
       if (stream != null) {
         if (stream.isCapturing() != threadState.works.get(i).isCaptured()) {
           throw new InvalidUsageException(
@@ -191,7 +191,7 @@ public final class GroupScope implements Group {
     for (int i = 0; i < works.size(); i++) {
       Work work = works.get(i);
       append(threadState.owners.get(i), work);
-      together |= java.util.Objects.requireNonNull(work.stream).engine().startsTogether();
+      together |= java.util.Objects.requireNonNull(streamOf(work)).engine().startsTogether();
     }
     if (together) {
       // Apart, so that the rest stays small enough to be compiled into the caller's code.
@@ -199,18 +199,22 @@ public final class GroupScope implements Group {
       return;
     }
     for (int i = 0; i < works.size(); i++) {
-      ScheduledStream<?> stream = works.get(i).stream;
+      ScheduledStream<?> stream = streamOf(works.get(i));
       if (stream != null && stream.hasAppended()) {
         stream.publish();
       }
     }
   }
 
+  private static @Nullable ScheduledStream<?> streamOf(Work work) {
+    return (ScheduledStream<?>) work.stream;
+  }
+
   private void publishTogether() {
     ArrayList<ScheduledStream<?>> streams = threadState.streams;
     ArrayList<Work> works = threadState.works;
     for (int i = 0; i < works.size(); i++) {
-      ScheduledStream<?> stream = works.get(i).stream;
+      ScheduledStream<?> stream = streamOf(works.get(i));
       if (stream != null && !streams.contains(stream)) {
         streams.add(stream);
       }
@@ -236,7 +240,7 @@ public final class GroupScope implements Group {
     if (!own.isCaptured()) {
       owner.assign(own);
     }
-    ((ScheduledStream<W>) java.util.Objects.requireNonNull(own.stream)).append(own);
+    ((ScheduledStream<W>) java.util.Objects.requireNonNull(streamOf(own))).append(own);
   }
 
   @Override

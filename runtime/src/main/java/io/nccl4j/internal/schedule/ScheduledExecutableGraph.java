@@ -39,7 +39,7 @@ public final class ScheduledExecutableGraph<W extends Work> implements Executabl
       List<GraphNode<W>> nodes) {
     return nodes.stream()
         .flatMap(node -> node.works().stream())
-        .map(Work::owner)
+        .map(work -> (ScheduledCommunicator<?>) work.owner())
         .distinct()
         .toArray(ScheduledCommunicator<?>[]::new);
   }

@@ -7,13 +7,12 @@ import io.nccl4j.InvalidUsageException;
 import java.util.List;
 
 /**
- * A captured graph of any backend: its steps, each behind those that it comes after.
+ * A captured graph of any backend. What the backend keeps of it is a {@link CapturedGraph}.
  *
  * @param <W> the backend's work
  */
 public final class ScheduledGraph<W extends Work> implements Graph {
   private final Device device;
-  private final List<GraphNode<W>> nodes;
   private final CapturedGraph<W> captured;
   private boolean closed;
 
@@ -22,9 +21,8 @@ public final class ScheduledGraph<W extends Work> implements Graph {
    *
    * @param device where the capture began; other devices' streams may have joined
    */
-  public ScheduledGraph(Device device, List<GraphNode<W>> nodes, CapturedGraph<W> captured) {
+  ScheduledGraph(Device device, CapturedGraph<W> captured) {
     this.device = device;
-    this.nodes = nodes;
     this.captured = captured;
   }
 
@@ -33,7 +31,7 @@ public final class ScheduledGraph<W extends Work> implements Graph {
   }
 
   List<GraphNode<W>> nodes() {
-    return nodes;
+    return captured.nodes();
   }
 
   /** What the backend keeps of it; it is open. */
@@ -46,7 +44,7 @@ public final class ScheduledGraph<W extends Work> implements Graph {
 
   @Override
   public int nodeCount() {
-    return nodes.size();
+    return captured.nodes().size();
   }
 
   @Override

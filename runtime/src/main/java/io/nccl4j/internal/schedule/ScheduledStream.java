@@ -186,7 +186,7 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
           "endCapture: the stream is not being captured", "call beginCapture first");
     }
     requireNoGroup("endCapture");
-    return engine.endCapture();
+    return new ScheduledGraph<>(device(), engine.endCapture());
   }
 
   private static void requireNoGroup(String call) {

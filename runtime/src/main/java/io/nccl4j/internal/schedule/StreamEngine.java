@@ -84,7 +84,7 @@ public interface StreamEngine<W extends Work> {
   void joinCapture(Capture<W> capture, EventEngine event);
 
   /** Ends the capture for all its streams and returns what was captured. */
-  ScheduledGraph<W> endCapture();
+  CapturedGraph<W> endCapture();
 
   /** The capture is over, or goes on without this stream. */
   void leaveCapture();

@@ -1,11 +1,13 @@
 package io.nccl4j.internal.schedule;
 
+import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.operation.Signature;
+import io.nccl4j.internal.spi.EngineStream;
 import io.nccl4j.internal.spi.Resource;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -82,7 +84,7 @@ public abstract class Work {
   public int signature;
 
   /** The stream it runs on. */
-  public @Nullable ScheduledStream<?> stream;
+  public @Nullable EngineStream stream;
 
   /** The next work of the same plan. */
   public @Nullable Work next;
@@ -107,7 +109,7 @@ public abstract class Work {
   }
 
   /** The communicator that it was called on. */
-  public abstract ScheduledCommunicator<?> owner();
+  public abstract Communicator owner();
 
   /** How messages name it. */
   public final String describe() {
@@ -140,7 +142,7 @@ public abstract class Work {
       DataType newType,
       ReduceOp newOp,
       int newRoot,
-      ScheduledStream<?> newStream) {
+      EngineStream newStream) {
     if (stream != newStream) {
       stream = newStream;
     }

@@ -18,8 +18,8 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.operation.Operation;
-import io.nccl4j.internal.schedule.ScheduledStream;
 import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.spi.EngineStream;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -75,7 +75,7 @@ class LostCreditTest {
       place.count = LARGE;
       place.encode();
       place.seq = communicator.counters().collectives() + 1;
-      place.stream = (ScheduledStream<?>) stream;
+      place.stream = (EngineStream) stream;
       lost.add(place);
       graph.launch(stream);
     }

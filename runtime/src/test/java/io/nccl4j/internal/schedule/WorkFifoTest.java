@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Communicator;
 import io.nccl4j.property.Property;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -30,7 +31,7 @@ class WorkFifoTest {
     }
 
     @Override
-    public ScheduledCommunicator<?> owner() {
+    public Communicator owner() {
       throw new UnsupportedOperationException("no communicator");
     }
   }
