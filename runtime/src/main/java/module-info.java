@@ -8,7 +8,11 @@ module io.nccl4j.runtime {
   exports io.nccl4j;
 
   uses io.nccl4j.Provider;
+  uses io.nccl4j.internal.spi.BackendProvider;
 
   provides io.nccl4j.Provider with
       io.nccl4j.internal.core.CoreProvider;
+  provides io.nccl4j.internal.spi.BackendProvider with
+      io.nccl4j.internal.cuda.CudaProvider,
+      io.nccl4j.internal.host.HostProvider;
 }

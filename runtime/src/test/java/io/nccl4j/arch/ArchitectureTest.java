@@ -215,6 +215,8 @@ final class ArchitectureTest {
               "cuda.module",
               "cuda.nccl")
           .whereLayer("core")
+          .mayOnlyAccessLayers("api", "machine", "spi", "schedule", "bootstrap", "diagnose")
+          .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);
 

@@ -19,22 +19,22 @@ import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.JobLaunch;
 import io.nccl4j.internal.bootstrap.LeftIds;
-import io.nccl4j.internal.cuda.CudaBackend;
-import io.nccl4j.internal.cuda.CudaInfo;
-import io.nccl4j.internal.cuda.memory.CudaMemory;
 import io.nccl4j.internal.diagnose.Doctor;
-import io.nccl4j.internal.host.HostBackend;
 import io.nccl4j.internal.machine.ProcessFiles;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
+import io.nccl4j.internal.spi.NcclRuntime;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.nio.file.attribute.UserPrincipal;
 import java.time.Duration;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.ServiceLoader;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -43,50 +43,75 @@ import org.jspecify.annotations.Nullable;
 public final class CoreProvider implements Provider {
   private static final Logger LOG = LogManager.getLogger(CoreProvider.class);
 
-  private final HostBackend host = new HostBackend();
-  private @Nullable CudaBackend cuda;
-  private @Nullable BackendUnavailableException cudaFailure;
+  /** A backend of this machine, and what became of it. */
+  private static final class Found {
+    final BackendProvider provider;
+    private @Nullable BackendRuntime runtime;
+    private @Nullable BackendUnavailableException failure;
+
+    Found(BackendProvider provider) {
+      this.provider = provider;
+    }
+
+    /** Opened at the first use, so that who wants the host loads no driver. */
+    synchronized BackendRuntime runtime() {
+      if (failure != null) {
+        throw (BackendUnavailableException)
+            new BackendUnavailableException(failure.problem(), failure.remedy()).causedBy(failure);
+      }
+      if (runtime == null) {
+        try {
+          runtime = provider.open();
+        } catch (BackendUnavailableException e) {
+          failure = e;
+          throw e;
+        }
+      }
+      return runtime;
+    }
+  }
+
+  /** The preferred ones first. */
+  private final List<Found> backends =
+      ServiceLoader.load(BackendProvider.class, BackendProvider.class.getClassLoader()).stream()
+          .map(service -> new Found(service.get()))
+          .sorted(Comparator.comparingInt((Found found) -> -found.provider.preference()))
+          .toList();
 
   /** The one that {@link java.util.ServiceLoader} makes. */
   public CoreProvider() {}
 
-  /** Made at the first use, so that who wants the host loads no driver. */
-  private synchronized CudaBackend cuda() {
-    if (cuda == null) {
-      if (cudaFailure != null) {
-        throw (BackendUnavailableException)
-            new BackendUnavailableException(cudaFailure.problem(), cudaFailure.remedy())
-                .causedBy(cudaFailure);
-      }
-      try {
-        cuda = new CudaBackend();
-      } catch (BackendUnavailableException e) {
-        cudaFailure = e;
-        throw e;
+  private Found found(@Nullable Backend backend) {
+    for (Found found : backends) {
+      if (found.provider.backend() == backend) {
+        return found;
       }
     }
-    return cuda;
+    throw backend == null
+        ? new InvalidArgumentException("the backend is null", "pass Backend.AUTO, HOST or CUDA")
+        : new BackendUnavailableException(
+            "the " + backend.label() + " backend is not in this application",
+            "add the jar or module that has it");
   }
 
   private BackendRuntime automatic() {
-    try {
-      return cuda();
-    } catch (BackendUnavailableException e) {
-      LOG.debug("the host backend is chosen, because cuda is not available: {}", e.getMessage());
-      return host;
+    for (Found found : backends) {
+      try {
+        return found.runtime();
+      } catch (BackendUnavailableException e) {
+        String label = found.provider.backend().label();
+        LOG.debug("{} is not chosen, because it is not available: {}", label, e.getMessage());
+      }
     }
+    return found(Backend.HOST).runtime();
   }
 
   private BackendRuntime runtime(@Nullable Backend backend) {
-    if (backend == null) {
-      // Not a case of the switch, which would then be linked at run time, at each start.
-      throw new InvalidArgumentException("the backend is null", "pass Backend.AUTO, HOST or CUDA");
-    }
-    return switch (backend) {
-      case AUTO -> automatic();
-      case HOST -> host;
-      case CUDA -> cuda();
-    };
+    return backend == Backend.AUTO ? automatic() : found(backend).runtime();
+  }
+
+  private NcclRuntime nccl() {
+    return (NcclRuntime) runtime(Backend.CUDA);
   }
 
   @Override
@@ -207,49 +232,47 @@ public final class CoreProvider implements Provider {
           "the " + device.backend().label() + " backend cannot grow communicators",
           "use a device of Backend.CUDA");
     }
-    return cuda().joinGrowing(device, nranks, id, rank, config);
+    return nccl().joinGrowing(device, nranks, id, rank, config);
   }
 
   @Override
   public Duration simulate(Runnable operations) {
-    return cuda().simulate(operations);
+    return nccl().simulate(operations);
   }
 
   @Override
   public List<String> ncclParameterKeys() {
-    return cuda().parameterKeys();
+    return nccl().parameterKeys();
   }
 
   @Override
   public Optional<String> ncclParameter(String key) {
-    return cuda().parameter(key);
+    return nccl().parameter(key);
   }
 
   @Override
   public BackendInfo info(Backend backend) {
-    return switch (backend) {
-      case HOST -> host.info();
-      case CUDA -> CudaInfo.collect();
-      case AUTO -> {
-        BackendInfo gpus = CudaInfo.collect();
-        yield gpus.isUsable() ? gpus : host.info();
-      }
-    };
+    if (backend != Backend.AUTO) {
+      return found(backend).provider.info();
+    }
+    return backends.stream()
+        .map(found -> found.provider.info())
+        .filter(BackendInfo::isUsable)
+        .findFirst()
+        .orElseGet(() -> info(Backend.HOST));
   }
 
   @Override
   public MemoryPrediction predictMemory(MemoryQuery query) {
-    return query.backend() == Backend.HOST
-        ? HostBackend.predictMemory(query)
-        : CudaMemory.predict(query, true);
+    return found(query.backend()).provider.predictMemory(query);
   }
 
   @Override
   public Diagnosis diagnose(Backend backend) {
-    BackendInfo gpus = backend == Backend.HOST ? null : CudaInfo.collect();
-    long shmBytes = gpus != null && gpus.isUsable() ? cuda().sharedMemoryNeed() : 0;
+    BackendInfo gpus = backend == Backend.HOST ? null : info(Backend.CUDA);
+    long shmBytes = gpus != null && gpus.isUsable() ? nccl().sharedMemoryNeed() : 0;
     return Doctor.examine(
-        host.info(), gpus, backend == Backend.CUDA, shmBytes, LeftIds.here().check());
+        info(Backend.HOST), gpus, backend == Backend.CUDA, shmBytes, LeftIds.here().check());
   }
 
   @Override

@@ -1,4 +1,4 @@
-/** Wires everything: the one place that knows all packages. */
+/** What stands behind the API: it finds the backends and hands calls to them. */
 @NullMarked
 package io.nccl4j.internal.core;
 

@@ -15,7 +15,7 @@ import io.nccl4j.internal.cuda.nccl.NcclResults;
 import io.nccl4j.internal.cuda.nccl.SharedMemoryNeed;
 import io.nccl4j.internal.cuda.nccl.Team;
 import io.nccl4j.internal.machine.Affinity;
-import io.nccl4j.internal.spi.BackendRuntime;
+import io.nccl4j.internal.spi.NcclRuntime;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -32,7 +32,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 
 /** The cuda backend: the GPUs of this machine, and how ranks join through NCCL. */
-public final class CudaBackend implements BackendRuntime {
+final class CudaBackend implements NcclRuntime {
   private static final AtomicLong CREATED = new AtomicLong();
 
   private final List<CudaDevice> devices;
@@ -44,7 +44,7 @@ public final class CudaBackend implements BackendRuntime {
    * @throws io.nccl4j.BackendUnavailableException if they, a GPU or its driver are missing or too
    *     old; the message says which and what to do
    */
-  public CudaBackend() {
+  CudaBackend() {
     CudaLibraries.require();
     devices = IntStream.range(0, CudaLibraries.deviceCount()).mapToObj(CudaDevice::new).toList();
   }
@@ -118,7 +118,7 @@ public final class CudaBackend implements BackendRuntime {
     return init(device, nranks, first, rank, config).join(bytes::array).getFirst();
   }
 
-  /** See {@link io.nccl4j.NcclCommunicator#join}. */
+  @Override
   public NcclCommunicator joinGrowing(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     requireRank(nranks, rank);
@@ -134,22 +134,22 @@ public final class CudaBackend implements BackendRuntime {
     return new CudaInit.Rank(rank, ((CudaDevice) device).deviceMemory());
   }
 
-  /** See {@link io.nccl4j.NcclCommunicator#simulate}. */
+  @Override
   public Duration simulate(Runnable operations) {
     return NcclSimulation.run(operations);
   }
 
-  /** See {@link io.nccl4j.NcclParameters#keys()}. */
+  @Override
   public List<String> parameterKeys() {
     return NcclParameterTable.keys();
   }
 
-  /** See {@link io.nccl4j.NcclParameters#get}. */
+  @Override
   public Optional<String> parameter(String key) {
     return NcclParameterTable.get(key);
   }
 
-  /** What NCCL takes at least in {@code /dev/shm} of a process with a rank on each GPU; bytes. */
+  @Override
   public long sharedMemoryNeed() {
     return SharedMemoryNeed.ofProcesses(
         devices.stream().map(CudaDevice::gpu).toList(), CommunicatorConfig.defaults());

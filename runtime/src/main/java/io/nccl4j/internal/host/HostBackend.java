@@ -1,13 +1,10 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.Backend;
-import io.nccl4j.BackendInfo;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.Rendezvous;
 import io.nccl4j.internal.host.join.Joining;
@@ -31,11 +28,11 @@ import java.util.UUID;
 import java.util.stream.IntStream;
 
 /** The host backend: its devices, and how ranks join as threads or processes. */
-public final class HostBackend implements BackendRuntime {
+final class HostBackend implements BackendRuntime {
   private final Device[] devices = new Device[Device.MAX_HOST_ORDINAL + 1];
 
   /** A backend; the runtime makes one. */
-  public HostBackend() {
+  HostBackend() {
     for (int i = 0; i < devices.length; i++) {
       devices[i] = new HostDevice(i);
     }
@@ -53,16 +50,6 @@ public final class HostBackend implements BackendRuntime {
           "there is no host device " + ordinal, "host devices are 0 to " + Device.MAX_HOST_ORDINAL);
     }
     return devices[ordinal];
-  }
-
-  /** What it found on this machine; creates nothing. */
-  public BackendInfo info() {
-    return HostInfo.collect();
-  }
-
-  /** What rank 0 of a communicator will take. */
-  public static MemoryPrediction predictMemory(MemoryQuery query) {
-    return HostMemory.predict(query);
   }
 
   @Override

@@ -1,0 +1,40 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.MemoryPrediction;
+import io.nccl4j.MemoryQuery;
+import io.nccl4j.internal.cuda.memory.CudaMemory;
+import io.nccl4j.internal.spi.BackendProvider;
+import io.nccl4j.internal.spi.BackendRuntime;
+
+/** The cuda backend as a service; libraries are loaded when it is opened, or asked for. */
+public final class CudaProvider implements BackendProvider {
+  /** The one that {@link java.util.ServiceLoader} makes. */
+  public CudaProvider() {}
+
+  @Override
+  public Backend backend() {
+    return Backend.CUDA;
+  }
+
+  @Override
+  public int preference() {
+    return 1;
+  }
+
+  @Override
+  public BackendInfo info() {
+    return CudaInfo.collect();
+  }
+
+  @Override
+  public MemoryPrediction predictMemory(MemoryQuery query) {
+    return CudaMemory.predict(query, true);
+  }
+
+  @Override
+  public BackendRuntime open() {
+    return new CudaBackend();
+  }
+}

@@ -1,0 +1,40 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo;
+import io.nccl4j.MemoryPrediction;
+import io.nccl4j.MemoryQuery;
+import io.nccl4j.internal.host.memory.HostMemory;
+import io.nccl4j.internal.spi.BackendProvider;
+import io.nccl4j.internal.spi.BackendRuntime;
+
+/** The host backend as a service: it can always be used. */
+public final class HostProvider implements BackendProvider {
+  /** The one that {@link java.util.ServiceLoader} makes. */
+  public HostProvider() {}
+
+  @Override
+  public Backend backend() {
+    return Backend.HOST;
+  }
+
+  @Override
+  public int preference() {
+    return 0;
+  }
+
+  @Override
+  public BackendInfo info() {
+    return HostInfo.collect();
+  }
+
+  @Override
+  public MemoryPrediction predictMemory(MemoryQuery query) {
+    return HostMemory.predict(query);
+  }
+
+  @Override
+  public BackendRuntime open() {
+    return new HostBackend();
+  }
+}
