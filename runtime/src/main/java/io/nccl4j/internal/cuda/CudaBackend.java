@@ -35,7 +35,7 @@ import java.util.stream.IntStream;
 final class CudaBackend implements NcclRuntime {
   private static final AtomicLong CREATED = new AtomicLong();
 
-  private final List<CudaDevice> devices;
+  private final List<CudaGpu> devices;
   private final Map<UniqueId, WeakReference<Team>> teams = new HashMap<>();
 
   /**
@@ -46,7 +46,7 @@ final class CudaBackend implements NcclRuntime {
    */
   CudaBackend() {
     CudaLibraries.require();
-    devices = IntStream.range(0, CudaLibraries.deviceCount()).mapToObj(CudaDevice::new).toList();
+    devices = IntStream.range(0, CudaLibraries.deviceCount()).mapToObj(CudaGpu::new).toList();
   }
 
   @Override
@@ -88,7 +88,7 @@ final class CudaBackend implements NcclRuntime {
 
   @Override
   public void placeThread(Device device) {
-    Affinity.placeThreadNear(((CudaDevice) device).pciAddress());
+    Affinity.placeThreadNear(((CudaGpu) device).pciAddress());
   }
 
   @Override
@@ -131,7 +131,7 @@ final class CudaBackend implements NcclRuntime {
   }
 
   private static CudaInit.Rank rank(int rank, Device device) {
-    return new CudaInit.Rank(rank, ((CudaDevice) device).deviceMemory());
+    return new CudaInit.Rank(rank, ((CudaGpu) device).deviceMemory());
   }
 
   @Override
@@ -152,7 +152,7 @@ final class CudaBackend implements NcclRuntime {
   @Override
   public long sharedMemoryNeed() {
     return SharedMemoryNeed.ofProcesses(
-        devices.stream().map(CudaDevice::gpu).toList(), CommunicatorConfig.defaults());
+        devices.stream().map(CudaGpu::gpu).toList(), CommunicatorConfig.defaults());
   }
 
   private static void requireRank(int nranks, int rank) {

@@ -54,7 +54,7 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
           "capture with communicators that stay open");
     }
     try {
-      CudaGraph captured = CudaGraph.of((CudaDevice) origin.device(), graph, joinedNodes());
+      CudaGraph captured = CudaGraph.of((CudaGpu) origin.device(), graph, joinedNodes());
       release();
       return captured;
     } catch (InvalidUsageException e) {

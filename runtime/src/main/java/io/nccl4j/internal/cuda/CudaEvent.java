@@ -79,7 +79,7 @@ final class CudaEvent implements EventEngine {
     }
   }
 
-  private final CudaDevice device;
+  private final CudaGpu device;
 
   /** What is recorded next, and the last record; guarded by this object. */
   private MemorySegment handle;
@@ -87,12 +87,12 @@ final class CudaEvent implements EventEngine {
   private @Nullable Place last;
   private volatile boolean closed;
 
-  CudaEvent(CudaDevice device) {
+  CudaEvent(CudaGpu device) {
     this.device = device;
     this.handle = newHandle(device);
   }
 
-  private static MemorySegment newHandle(CudaDevice device) {
+  private static MemorySegment newHandle(CudaGpu device) {
     try (Gpu.Scope ignored = device.gpu().enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);

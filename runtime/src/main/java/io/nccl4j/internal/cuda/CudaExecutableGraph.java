@@ -52,7 +52,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
     return made;
   }
 
-  private static MemorySegment instantiate(CudaDevice device, MemorySegment graph) {
+  private static MemorySegment instantiate(CudaGpu device, MemorySegment graph) {
     try (Gpu.Scope ignored = device.gpu().enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);

@@ -11,27 +11,27 @@ import java.util.List;
 
 /** A captured CUDA graph, and what is known of its steps. It owns the graph. */
 final class CudaGraph implements CapturedGraph<CudaWork>, CudaHolders.Holder {
-  private final CudaDevice device;
+  private final CudaGpu device;
   private final MemorySegment handle;
   private final List<GraphNode<CudaWork>> nodes;
   private final List<CudaCommunicator> communicators;
   private boolean destroyed;
 
-  private CudaGraph(CudaDevice device, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
+  private CudaGraph(CudaGpu device, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
     this.device = device;
     this.handle = handle;
     this.nodes = nodes;
     this.communicators = CudaExecutableGraph.communicatorsOf(nodes);
   }
 
-  static CudaGraph of(CudaDevice device, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
+  static CudaGraph of(CudaGpu device, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
     CudaGraph graph = new CudaGraph(device, handle, nodes);
     graph.communicators.forEach(communicator -> communicator.holders().add(graph));
     return graph;
   }
 
   /** Where the capture began. */
-  CudaDevice device() {
+  CudaGpu device() {
     return device;
   }
 

@@ -35,7 +35,7 @@ import org.jspecify.annotations.Nullable;
 final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelStream {
   private static final int CAPTURE_RELAXED = 2;
 
-  private final CudaDevice device;
+  private final CudaGpu device;
   private final StreamHandle handle;
   private final Marks marks;
   private final StreamLaunches launches = new StreamLaunches();
@@ -52,7 +52,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   /** Under the guard. */
   private boolean destroyed;
 
-  private CudaStream(CudaDevice device, StreamHandle handle, Marks marks) {
+  private CudaStream(CudaGpu device, StreamHandle handle, Marks marks) {
     this.device = device;
     this.handle = handle;
     this.marks = marks;
@@ -61,7 +61,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
     this.transfers = new StreamTransfers(device, this, handle, queue);
   }
 
-  static ScheduledStream<CudaWork> open(CudaDevice device) {
+  static ScheduledStream<CudaWork> open(CudaGpu device) {
     return open(device, () -> StreamHandle.create(device.gpu()));
   }
 
@@ -70,11 +70,11 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
    *
    * @throws InvalidArgumentException if it is not a stream of this device
    */
-  static ScheduledStream<CudaWork> wrap(CudaDevice device, long handle) {
+  static ScheduledStream<CudaWork> wrap(CudaGpu device, long handle) {
     return open(device, () -> StreamHandle.wrap(device.gpu(), handle));
   }
 
-  private static ScheduledStream<CudaWork> open(CudaDevice device, Supplier<StreamHandle> handle) {
+  private static ScheduledStream<CudaWork> open(CudaGpu device, Supplier<StreamHandle> handle) {
     Marks marks = new Marks(device.gpu());
     CudaStream stream;
     try {

@@ -29,7 +29,7 @@ final class StreamQueue extends Padded {
 
   private static final int ENTRIES_PER_MARK = CAPACITY / 2;
 
-  private final CudaDevice device;
+  private final CudaGpu device;
   private final StreamHandle handle;
   private final StreamLaunches launches;
   private final Marks marks;
@@ -46,7 +46,7 @@ final class StreamQueue extends Padded {
   private volatile @Nullable NcclException error;
   private volatile long failedAt = Long.MAX_VALUE;
 
-  StreamQueue(CudaDevice device, StreamHandle handle, StreamLaunches launches, Marks marks) {
+  StreamQueue(CudaGpu device, StreamHandle handle, StreamLaunches launches, Marks marks) {
     this.device = device;
     this.handle = handle;
     this.launches = launches;

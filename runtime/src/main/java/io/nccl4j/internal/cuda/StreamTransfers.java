@@ -20,12 +20,12 @@ import org.jspecify.annotations.Nullable;
 /** What a stream does besides operations: copies, fills and kernels. */
 @SuppressWarnings("try") // a scope is entered, not used
 final class StreamTransfers {
-  private final CudaDevice device;
+  private final CudaGpu device;
   private final CudaStream stream;
   private final MemorySegment handle;
   private final StreamQueue queue;
 
-  StreamTransfers(CudaDevice device, CudaStream stream, StreamHandle handle, StreamQueue queue) {
+  StreamTransfers(CudaGpu device, CudaStream stream, StreamHandle handle, StreamQueue queue) {
     this.device = device;
     this.stream = stream;
     this.handle = handle.get();

@@ -15,11 +15,11 @@ import org.jspecify.annotations.Nullable;
 final class StreamWaits {
   private static final long LOOK_NANOS = 1_000_000;
 
-  private final CudaDevice device;
+  private final CudaGpu device;
   private final StreamQueue queue;
   private volatile boolean isStuck;
 
-  StreamWaits(CudaDevice device, StreamQueue queue) {
+  StreamWaits(CudaGpu device, StreamQueue queue) {
     this.device = device;
     this.queue = queue;
   }

@@ -352,7 +352,7 @@ class CudaMemoryTest {
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
   void streamsOfOthersAreWrapped(boolean defaultStream) {
-    CudaDevice device = (CudaDevice) CudaRig.device(0);
+    CudaGpu device = (CudaGpu) CudaRig.device(0);
     long made = defaultStream ? 0 : StreamHandle.newHandle(device.gpu()).address();
     long before = standIn.live("stream");
     try (CudaRig rig = new CudaRig(1);
@@ -390,7 +390,7 @@ class CudaMemoryTest {
 
   @Test
   void streamsOfOtherDevicesAreNotWrapped() {
-    CudaDevice other = (CudaDevice) CudaRig.device(1);
+    CudaGpu other = (CudaGpu) CudaRig.device(1);
     MemorySegment made = StreamHandle.newHandle(other.gpu());
     for (long handle : new long[] {2, made.address()}) {
       InvalidArgumentException e =

@@ -116,7 +116,7 @@ final class MemoryTrials {
   /** What is alive when devices have given back what they keep. */
   private Map<String, Long> trimmed() {
     for (Device device : devices()) {
-      ((CudaDevice) device).deviceMemory().heap().trim();
+      ((CudaGpu) device).deviceMemory().heap().trim();
     }
     // What NCCL ends in the background may take a while.
     CudaRig.eventually(() -> standIn.live("comm") == 0 && standIn.live("memory") == 0);

@@ -31,12 +31,12 @@ import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /** A GPU as the API has it: it makes what lives on one. */
-final class CudaDevice implements GpuDevice {
+final class CudaGpu implements GpuDevice {
   private final Gpu gpu;
   private final CudaStreams streams = new CudaStreams();
   private final DeviceMemory memory;
 
-  CudaDevice(int ordinal) {
+  CudaGpu(int ordinal) {
     gpu = new Gpu(ordinal);
     memory = new DeviceMemory(this, gpu, streams);
   }
