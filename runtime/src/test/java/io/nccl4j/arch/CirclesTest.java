@@ -36,8 +36,6 @@ final class CirclesTest {
       Map.of(
           "io.nccl4j",
           new Larger(29, "one package for all of the API"),
-          "io.nccl4j.internal.bootstrap",
-          new Larger(9, "not divided yet"),
           "io.nccl4j.internal.host",
           new Larger(12, "streams and graphs know their communicators, which know them"),
           "io.nccl4j.internal.cuda",

@@ -122,7 +122,7 @@ final class Creator {
       new HelperThread("nccl4j-" + id.name(), creator::round, creator::giveUp).start();
       started = true;
     } catch (LibcException e) {
-      throw Rendezvous.systemError("cannot serve a rendezvous", e);
+      throw Failure.ofSystem("cannot serve a rendezvous", e);
     } finally {
       if (!started && waker != null) {
         waker.close();

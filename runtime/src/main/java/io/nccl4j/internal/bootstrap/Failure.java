@@ -2,10 +2,12 @@ package io.nccl4j.internal.bootstrap;
 
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.bindings.LibcException;
 import io.nccl4j.internal.spi.Failures;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -67,6 +69,19 @@ record Failure(Kind kind, int rank, String message, String remedy) {
         seat.rank(),
         seat + " is gone before all ranks joined: " + why,
         "look for the cause where it ran");
+  }
+
+  /** A rank was interrupted while it joined. The thread's interrupt flag is set again. */
+  static NcclException interrupted(int rank, Exception cause) {
+    Thread.currentThread().interrupt();
+    return new InterruptedWaitException(
+            "rank " + rank + " was interrupted while it joined", "create a new unique id")
+        .causedBy(cause);
+  }
+
+  /** The system refused a call. */
+  static NcclException ofSystem(String what, LibcException cause) {
+    return new SystemErrorException(what + ": " + cause.getMessage(), "").causedBy(cause);
   }
 
   /** A new exception that says this. */

@@ -145,7 +145,7 @@ final class Gathering {
   /** A rank cannot come: the others need not wait for it. */
   void decline(int rank, Failure reason) {
     synchronized (this) {
-      if (rank >= 0 && rank < Rendezvous.MAX_RANKS) {
+      if (rank >= 0 && rank < Joiner.MAX_RANKS) {
         came.set(rank);
       }
     }

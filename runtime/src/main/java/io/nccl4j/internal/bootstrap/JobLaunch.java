@@ -24,7 +24,6 @@ public final class JobLaunch implements Launch {
   private static final Logger LOG = LogManager.getLogger(JobLaunch.class);
   private static final String ID = "NCCL4J_UNIQUE_ID";
   static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
-  static final String FOLDER = "NCCL4J_RENDEZVOUS_DIR";
 
   private final Map<String, String> environment;
   private final LaunchSource source;
@@ -163,14 +162,14 @@ public final class JobLaunch implements Launch {
   }
 
   private MeetingFolder folder() {
-    String named = environment.get(FOLDER);
+    String named = environment.get(MeetingFolder.VARIABLE);
     if (named != null) {
       return MeetingFolder.open(Path.of(named));
     }
     if (Boolean.FALSE.equals(job.oneMachine())) {
       throw new InvalidUsageException(
           "the ranks are on several machines, and nothing says where rank 0 leaves the unique id",
-          "set " + FOLDER + " to a folder of yours that all of them share");
+          "set " + MeetingFolder.VARIABLE + " to a folder of yours that all of them share");
     }
     MeetingFolder standard = MeetingFolder.openFirst(MeetingFolder.standard());
     if (job.oneMachine() == null && source.rank() == 0) {
@@ -180,7 +179,7 @@ public final class JobLaunch implements Launch {
               + " folder of yours that all of them share",
           job.launcher(),
           standard,
-          FOLDER);
+          MeetingFolder.VARIABLE);
     }
     return standard;
   }
@@ -195,12 +194,15 @@ public final class JobLaunch implements Launch {
             .filter(one -> !one.job().isEmpty())
             .map(one -> one.launcher() + "/" + one.job())
             .collect(Collectors.joining("|"));
-    if (!environment.containsKey(FOLDER)) {
+    if (!environment.containsKey(MeetingFolder.VARIABLE)) {
       return name + "|" + launcherProcess();
     }
     if (name.isEmpty()) {
       throw new InvalidUsageException(
-          job.launcher() + " does not name its jobs, so " + FOLDER + " does not suffice",
+          job.launcher()
+              + " does not name its jobs, so "
+              + MeetingFolder.VARIABLE
+              + " does not suffice",
           "set " + ID_FILE + " to a new name for each job");
     }
     return name;

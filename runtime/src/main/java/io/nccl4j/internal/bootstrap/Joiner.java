@@ -1,5 +1,6 @@
 package io.nccl4j.internal.bootstrap;
 
+import io.nccl4j.InvalidArgumentException;
 import java.util.UUID;
 
 /**
@@ -25,6 +26,9 @@ public record Joiner(
     long heapBytes,
     String restriction,
     long controlOffset) {
+  /** Most ranks of a rendezvous. */
+  static final int MAX_RANKS = 4096;
+
   /** A rank of which no more is known than whether its heap can be shared. */
   public Joiner(
       int rank,
@@ -35,5 +39,30 @@ public record Joiner(
       long heapBytes,
       long controlOffset) {
     this(rank, nranks, process, layoutHash, heapFd, heapBytes, "", controlOffset);
+  }
+
+  /**
+   * Checks what a rank says by itself.
+   *
+   * @throws InvalidArgumentException if it cannot be right
+   */
+  void check() {
+    if (nranks < 1 || nranks > MAX_RANKS) {
+      throw new InvalidArgumentException("nranks is " + nranks, "use 1 to " + MAX_RANKS + " ranks");
+    }
+    if (rank < 0 || rank >= nranks) {
+      throw new InvalidArgumentException(
+          "rank is " + rank + " of " + nranks, "use ranks from 0 to " + (nranks - 1));
+    }
+    if (heapBytes < 0 || (rank == 0) != (controlOffset >= 0)) {
+      throw new InvalidArgumentException(
+          "rank "
+              + rank
+              + " has a heap of "
+              + heapBytes
+              + " B and its control block at "
+              + controlOffset,
+          "rank 0, and no other, makes the control block");
+    }
   }
 }

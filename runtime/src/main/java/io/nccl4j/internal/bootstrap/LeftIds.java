@@ -43,7 +43,7 @@ public final class LeftIds {
 
   static LeftIds of(List<Path> standard, Map<String, String> environment) {
     List<Path> folders = new ArrayList<>(standard);
-    Stream.ofNullable(environment.get(JobLaunch.FOLDER)).map(Path::of).forEach(folders::add);
+    Stream.ofNullable(environment.get(MeetingFolder.VARIABLE)).map(Path::of).forEach(folders::add);
     return new LeftIds(
         folders, Stream.ofNullable(environment.get(JobLaunch.ID_FILE)).map(Path::of).toList());
   }

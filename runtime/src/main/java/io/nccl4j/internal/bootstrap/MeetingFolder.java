@@ -39,6 +39,9 @@ import org.apache.logging.log4j.Logger;
  * is known as such, and passed over.
  */
 final class MeetingFolder {
+  /** The variable that names the folder. */
+  static final String VARIABLE = "NCCL4J_RENDEZVOUS_DIR";
+
   private static final Logger LOG = LogManager.getLogger(MeetingFolder.class);
   private static final Set<PosixFilePermission> OWNER_ONLY =
       PosixFilePermissions.fromString("rwx------");
@@ -91,7 +94,7 @@ final class MeetingFolder {
     throw (SystemErrorException)
         new SystemErrorException(
                 "none of the folders for unique ids can be used: " + folders,
-                "set " + JobLaunch.FOLDER + " to a folder of yours; the cause says what is wrong")
+                "set " + VARIABLE + " to a folder of yours; the cause says what is wrong")
             .causedBy(Objects.requireNonNull(first));
   }
 
@@ -130,7 +133,7 @@ final class MeetingFolder {
       return new MeetingFolder(path);
     } catch (IOException | UnsupportedOperationException e) {
       throw (SystemErrorException)
-          refused(path, "cannot be used: " + e, "name another in " + JobLaunch.FOLDER).causedBy(e);
+          refused(path, "cannot be used: " + e, "name another in " + VARIABLE).causedBy(e);
     }
   }
 
@@ -173,7 +176,7 @@ final class MeetingFolder {
         throw new DeadlineException(
             "no unique id appeared in " + folder + " within " + deadline,
             "check that the process with rank 0 has started, on this machine if "
-                + JobLaunch.FOLDER
+                + VARIABLE
                 + " does not name a shared folder");
       }
       if (Thread.currentThread().isInterrupted()) {

@@ -39,12 +39,25 @@ public final class Membership implements AutoCloseable {
     void close();
   }
 
-  /** Takes over the descriptors and the link. */
-  Membership(List<Member> members, long controlOffset, Map<UUID, Integer> heapFds, Link link) {
+  private Membership(
+      List<Member> members, long controlOffset, Map<UUID, Integer> heapFds, Link link) {
     this.link = link;
     this.members = List.copyOf(members);
     this.controlOffset = controlOffset;
     this.heapFds = new HashMap<>(heapFds);
+  }
+
+  /**
+   * What an answer gives to one rank. It takes over the descriptors and the link.
+   *
+   * @param peers the other processes whose heaps these descriptors are, in the same order
+   */
+  static Membership of(Answer answer, List<UUID> peers, int[] fds, Link link) {
+    Map<UUID, Integer> heaps = new HashMap<>();
+    for (int i = 0; i < fds.length; i++) {
+      heaps.put(peers.get(i), fds[i]);
+    }
+    return new Membership(answer.members(), answer.controlOffset(), heaps, link);
   }
 
   /** All ranks, in rank order. */

@@ -92,7 +92,7 @@ final class RemoteJoin implements Membership.Link {
         throw e;
       }
     } catch (InterruptedException e) {
-      NcclException failure = Rendezvous.interrupted(joiner.rank(), e);
+      NcclException failure = Failure.interrupted(joiner.rank(), e);
       declineLater(id, Failure.refusal(joiner.rank(), failure));
       throw failure;
     } catch (LibcException e) {
@@ -101,7 +101,7 @@ final class RemoteJoin implements Membership.Link {
   }
 
   private static NcclException cannotJoin(int rank, LibcException e) {
-    return Rendezvous.systemError("rank " + rank + " cannot join", e);
+    return Failure.ofSystem("rank " + rank + " cannot join", e);
   }
 
   /** As {@link Rendezvous#decline}. */
@@ -160,10 +160,10 @@ final class RemoteJoin implements Membership.Link {
       decided = true;
       return failure;
     } catch (InterruptedException e) {
-      throw Rendezvous.interrupted(rank, e);
+      throw Failure.interrupted(rank, e);
     } catch (NcclException e) {
       if (lastLook != null) {
-        throw Rendezvous.interrupted(rank, e);
+        throw Failure.interrupted(rank, e);
       }
       throw e;
     } catch (LibcException e) {
@@ -376,7 +376,7 @@ final class RemoteJoin implements Membership.Link {
     }
     int[] fds = heapFds;
     heapFds = NO_FDS;
-    return Rendezvous.membership(answer, peers, fds, this);
+    return Membership.of(answer, peers, fds, this);
   }
 
   /** The table, which fits what this rank asked for; throws why the rendezvous failed. */

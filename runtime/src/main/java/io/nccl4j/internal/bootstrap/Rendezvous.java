@@ -16,9 +16,7 @@ import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import java.security.MessageDigest;
 import java.time.Duration;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -43,9 +41,6 @@ import org.jspecify.annotations.Nullable;
  * <p>Threads: any; waiting does not hold up the carrier of a virtual thread.
  */
 public final class Rendezvous {
-  /** Most ranks of a rendezvous. */
-  static final int MAX_RANKS = 4096;
-
   private static final LocalRegistry REGISTRY = new LocalRegistry();
 
   private Rendezvous() {}
@@ -100,7 +95,7 @@ public final class Rendezvous {
   }
 
   private static Membership join(RendezvousId id, Joiner joiner, Deadline deadline) {
-    check(joiner);
+    joiner.check();
     LocalRegistry.Meeting meeting = REGISTRY.find(id.name());
     if (meeting != null) {
       if (!MessageDigest.isEqual(meeting.id().secret(), id.secret())) {
@@ -113,33 +108,6 @@ public final class Rendezvous {
       throw Failure.used().toException();
     }
     return RemoteJoin.join(id, joiner, deadline);
-  }
-
-  /**
-   * Checks what one rank says by itself.
-   *
-   * @throws InvalidArgumentException if it cannot be right
-   */
-  static void check(Joiner joiner) {
-    if (joiner.nranks() < 1 || joiner.nranks() > MAX_RANKS) {
-      throw new InvalidArgumentException(
-          "nranks is " + joiner.nranks(), "use 1 to " + MAX_RANKS + " ranks");
-    }
-    if (joiner.rank() < 0 || joiner.rank() >= joiner.nranks()) {
-      throw new InvalidArgumentException(
-          "rank is " + joiner.rank() + " of " + joiner.nranks(),
-          "use ranks from 0 to " + (joiner.nranks() - 1));
-    }
-    if (joiner.heapBytes() < 0 || (joiner.rank() == 0) != (joiner.controlOffset() >= 0)) {
-      throw new InvalidArgumentException(
-          "rank "
-              + joiner.rank()
-              + " has a heap of "
-              + joiner.heapBytes()
-              + " B and its control block at "
-              + joiner.controlOffset(),
-          "rank 0, and no other, makes the control block");
-    }
   }
 
   private static Membership joinHere(
@@ -163,9 +131,9 @@ public final class Rendezvous {
       }
       List<UUID> peers = answer.processesBut(joiner.process());
       int[] fds = Gathering.duplicates(gathering.heaps(peers));
-      return membership(answer, peers, fds, new LocalLink(gathering, seat, deadline));
+      return Membership.of(answer, peers, fds, new LocalLink(gathering, seat, deadline));
     } catch (LibcException e) {
-      NcclException failure = systemError("rank " + joiner.rank() + " cannot share heaps", e);
+      NcclException failure = Failure.ofSystem("rank " + joiner.rank() + " cannot share heaps", e);
       gathering.decline(joiner.rank(), Failure.refusal(joiner.rank(), failure));
       throw failure;
     } finally {
@@ -240,7 +208,7 @@ public final class Rendezvous {
               ""));
       T found = result.join();
       if (result != gathering.verdict() || !found.equals(Optional.empty())) {
-        throw interrupted(seat.rank(), e);
+        throw Failure.interrupted(seat.rank(), e);
       }
       // All were ready in that moment: the others go on, and this rank must not be missing.
       Thread.currentThread().interrupt();
@@ -249,25 +217,5 @@ public final class Rendezvous {
       throw (InternalErrorException)
           new InternalErrorException("a rendezvous failed: " + e.getCause(), "").causedBy(e);
     }
-  }
-
-  static Membership membership(Answer answer, List<UUID> peers, int[] fds, Membership.Link link) {
-    Map<UUID, Integer> heaps = new HashMap<>();
-    for (int i = 0; i < fds.length; i++) {
-      heaps.put(peers.get(i), fds[i]);
-    }
-    return new Membership(answer.members(), answer.controlOffset(), heaps, link);
-  }
-
-  /** The thread's interrupt flag is set again. */
-  static NcclException interrupted(int rank, Exception cause) {
-    Thread.currentThread().interrupt();
-    return new InterruptedWaitException(
-            "rank " + rank + " was interrupted while it joined", "create a new unique id")
-        .causedBy(cause);
-  }
-
-  static NcclException systemError(String what, LibcException cause) {
-    return new SystemErrorException(what + ": " + cause.getMessage(), "").causedBy(cause);
   }
 }

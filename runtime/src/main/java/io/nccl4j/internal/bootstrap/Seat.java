@@ -100,7 +100,7 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
     Joiner joiner =
         new Joiner(
             rank, nranks, process, layout, -1, heapBytes, Failures.printable(why), controlOffset);
-    Rendezvous.check(joiner);
+    joiner.check();
     return new Seat(
         joiner, shareable, pids, pid, pageSize, new String(build, StandardCharsets.UTF_8));
   }

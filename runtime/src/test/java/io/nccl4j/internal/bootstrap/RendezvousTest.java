@@ -254,7 +254,7 @@ class RendezvousTest {
             heap.joiner(-1, 2),
             heap.joiner(2, 2),
             heap.joiner(0, 0),
-            heap.joiner(0, Rendezvous.MAX_RANKS + 1),
+            heap.joiner(0, Joiner.MAX_RANKS + 1),
             new Joiner(0, 1, heap.process, 0, -1, 0, -1),
             new Joiner(1, 2, heap.process, 0, -1, 0, 0),
             new Joiner(0, 1, heap.process, 0, -1, -1, 0))) {
