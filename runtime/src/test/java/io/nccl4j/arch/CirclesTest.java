@@ -37,9 +37,7 @@ final class CirclesTest {
           "io.nccl4j",
           new Larger(29, "one package for all of the API"),
           "io.nccl4j.internal.host",
-          new Larger(12, "streams and graphs know their communicators, which know them"),
-          "io.nccl4j.internal.cuda",
-          new Larger(17, "streams and graphs know their communicators, which know them"));
+          new Larger(12, "streams and graphs know their communicators, which know them"));
 
   @ArchTest
   static void circlesAreSmall(JavaClasses all) {

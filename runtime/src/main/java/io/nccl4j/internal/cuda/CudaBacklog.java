@@ -5,6 +5,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.internal.cuda.driver.Backoff;
 import io.nccl4j.internal.cuda.nccl.CudaHealth;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.time.Duration;
@@ -21,18 +22,13 @@ final class CudaBacklog {
   private final AtomicLong timesFull = new AtomicLong();
   private final AtomicLong waitedNanos = new AtomicLong();
 
-  /** Of the communicator with that name. */
-  CudaBacklog(
-      String name,
-      WorkFifo<CudaWork> fifo,
-      CudaHolders holders,
-      CudaHealth health,
-      Duration closeTimeout) {
-    this.name = name;
+  /** What of a rank is not complete. */
+  CudaBacklog(CudaRank rank, WorkFifo<CudaWork> fifo) {
+    name = rank.name();
     this.fifo = fifo;
-    this.holders = holders;
-    this.health = health;
-    this.closeTimeout = closeTimeout;
+    holders = rank.holders();
+    health = rank.health();
+    closeTimeout = rank.config().closeTimeout();
   }
 
   /** How often the FIFO was full. */
@@ -55,7 +51,7 @@ final class CudaBacklog {
   private void pollStreams() {
     for (int i = 0; i < fifo.capacity(); i++) {
       CudaWork work = fifo.at(i);
-      CudaStream stream = work.isInUse() ? work.cudaStream() : null;
+      CudaStream stream = work.isInUse() ? CudaStream.of(work.stream) : null;
       if (stream != null && !stream.isCapturing()) {
         stream.queue().poll();
       }
@@ -91,7 +87,7 @@ final class CudaBacklog {
     try {
       while (!fifo.hasRoom()) {
         CudaWork oldest = fifo.oldest();
-        CudaStream stream = oldest.cudaStream();
+        CudaStream stream = CudaStream.of(oldest.stream);
         if (stream != null) {
           stream.awaitLaunches();
           stream.waits().awaitHead();
@@ -124,7 +120,7 @@ final class CudaBacklog {
     long timeout = closeTimeout.toNanos();
     while (isUnfinished()) {
       CudaWork oldest = fifo.oldestInUse();
-      CudaStream stream = oldest == null ? null : oldest.cudaStream();
+      CudaStream stream = oldest == null ? null : CudaStream.of(oldest.stream);
       if (oldest != null && stream != null && stream.queue().poll() && oldest.isInUse()) {
         throw new InvalidUsageException(
             "communicator " + name + " has operations in an open group",

@@ -4,8 +4,11 @@ import io.nccl4j.Communicator;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.Capture;
+import io.nccl4j.internal.schedule.StreamEngine;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -20,33 +23,36 @@ import java.util.Set;
  * #communicatorEnds}.
  */
 final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder {
-  private final CudaStream origin;
-  private final Set<CudaCommunicator> communicators = new LinkedHashSet<>();
+  private final MemorySegment stream;
+  private final Gpu gpu;
+  private final Set<CudaRank> ranks = new LinkedHashSet<>();
   private final List<Runnable> afterwards = new ArrayList<>();
   private boolean over;
   private boolean givenUp;
 
-  CudaCapture(CudaStream origin) {
+  /** A capture that begins on a stream, of which this is CUDA's handle. */
+  CudaCapture(StreamEngine<CudaWork> origin, MemorySegment stream, Gpu gpu) {
     super(origin);
-    this.origin = origin;
+    this.stream = stream;
+    this.gpu = gpu;
   }
 
   /** Notes that it holds works of these communicators, which end it when they end. */
   void hold(CudaWork plan) {
     for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
-      if (communicators.add(work.communicator)) {
-        work.communicator.holders().add(this);
+      if (ranks.add(work.rank)) {
+        work.rank.holders().add(this);
       }
     }
   }
 
   /** Ends the capture for all its streams. */
-  CudaGraph end(CudaStream stream) {
-    requireOrigin(stream);
+  CudaGraph end(StreamEngine<CudaWork> on) {
+    requireOrigin(on);
     MemorySegment graph = endNative();
     endForAll();
     // What an abort has not given up yet, a thread of its own is about to.
-    if (givenUp || communicators.stream().anyMatch(CudaCapture::isLost)) {
+    if (givenUp || ranks.stream().anyMatch(CudaCapture::isLost)) {
       destroy(graph);
       release();
       throw new InvalidUsageException(
@@ -54,7 +60,7 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
           "capture with communicators that stay open");
     }
     try {
-      CudaGraph captured = CudaGraph.of((CudaGpu) origin.device(), graph, joinedNodes());
+      CudaGraph captured = CudaGraph.of(gpu, graph, joinedNodes());
       release();
       return captured;
     } catch (InvalidUsageException e) {
@@ -70,9 +76,9 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
    *
    * @param destroy what ends the CUDA stream
    */
-  void drop(CudaStream stream, Runnable destroy) {
-    if (!beganOn(stream)) {
-      drop(stream);
+  void drop(StreamEngine<CudaWork> closed, Runnable destroy) {
+    if (!beganOn(closed)) {
+      drop(closed);
       afterwards.add(destroy);
       return;
     }
@@ -89,7 +95,7 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
   }
 
   private void release() {
-    communicators.forEach(held -> held.holders().remove(this));
+    ranks.forEach(held -> held.holders().remove(this));
   }
 
   /** The captured graph, NULL if CUDA has none: it was ended before, or does not hang together. */
@@ -100,7 +106,7 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
     over = true;
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
-      int result = Cuda.cuStreamEndCapture(origin.handle(), out);
+      int result = Cuda.cuStreamEndCapture(stream, out);
       if (result != Driver.CAPTURE_UNJOINED) {
         Driver.check(result, "cuStreamEndCapture");
       }
@@ -108,8 +114,8 @@ final class CudaCapture extends Capture<CudaWork> implements CudaHolders.Holder 
     }
   }
 
-  private static boolean isLost(CudaCommunicator communicator) {
-    return communicator.state() != Communicator.State.READY;
+  private static boolean isLost(CudaRank rank) {
+    return rank.state() != Communicator.State.READY;
   }
 
   private static void destroy(MemorySegment graph) {

@@ -12,6 +12,7 @@ import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.internal.cuda.memory.CudaBudget;
 import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.cuda.nccl.Features;
 import io.nccl4j.internal.cuda.nccl.JoinMemory;
 import io.nccl4j.internal.cuda.nccl.NcclConfig;
@@ -34,6 +35,7 @@ final class CudaChildren {
   private static final int ABORT = 1;
 
   private final CudaCommunicator parent;
+  private final CudaRank rank;
   private final Team team;
   private final CudaHealth health;
   private final CudaBacklog backlog;
@@ -46,19 +48,20 @@ final class CudaChildren {
   private int grows;
   private @Nullable UniqueId growId;
 
-  CudaChildren(CudaCommunicator parent, Team team, CudaHealth health, CudaBacklog backlog) {
+  CudaChildren(CudaCommunicator parent, CudaRank rank, Team team, CudaBacklog backlog) {
     this.parent = parent;
+    this.rank = rank;
     this.team = team;
-    this.health = health;
+    this.health = rank.health();
     this.backlog = backlog;
   }
 
   // ---- splits
 
   @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig config) {
-    parent.requireAlive();
+    rank.requireAlive();
     requireConfig("split", config);
-    parent.requireResumed();
+    rank.requireResumed();
     backlog.requireIdle("split");
     requireAll("split");
     if (color < 0 && color != Communicator.NO_COLOR) {
@@ -93,7 +96,7 @@ final class CudaChildren {
     int[] excluded = excluded(excludedRanks);
     parent.enterAlone("shrink");
     try {
-      parent.requireResumed();
+      rank.requireResumed();
       BitSet stay = (BitSet) leftOut.clone();
       Arrays.stream(excluded).forEach(stay::clear);
       if (!stay.isEmpty()) {
@@ -101,7 +104,7 @@ final class CudaChildren {
       }
       CudaBudget.Plan plan;
       if (abort) {
-        parent.requireOpen();
+        rank.requireOpen();
         CudaBacklog.requireNoGroup("shrink");
         plan = plan("shrink", parent.nranks() - excluded.length, config);
         health.revoke(
@@ -109,7 +112,7 @@ final class CudaChildren {
                 "operations of communicator " + parent.name() + " were given up by shrink",
                 "close it"));
       } else {
-        parent.requireAlive();
+        rank.requireAlive();
         backlog.requireIdle("shrink");
         plan = plan("shrink", parent.nranks() - excluded.length, config);
       }
@@ -256,7 +259,7 @@ final class CudaChildren {
    */
   private CudaBudget.Plan plan(String what, int nranks, CommunicatorConfig config) {
     return CudaBudget.planChild(
-        parent.self().memory(),
+        rank.self().memory(),
         team.devices(),
         nranks,
         config,
@@ -273,9 +276,9 @@ final class CudaChildren {
       Team child, CudaBudget.Plan plan, String what, Call call) {
     CommunicatorConfig config = plan.config();
     // NCCL may write to it from a thread of its own, whenever all ranks have come.
-    MemorySegment out = parent.nccl().arena().allocate(ValueLayout.ADDRESS);
+    MemorySegment out = rank.nccl().arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
-    JoinMemory memory = new JoinMemory(List.of(parent.self().memory()), plan.prediction());
+    JoinMemory memory = new JoinMemory(List.of(rank.self().memory()), plan.prediction());
     parent
         .calls()
         .run(
@@ -293,7 +296,7 @@ final class CudaChildren {
     }
     CudaCommunicator made =
         attach(handle, child, config, what + " of communicator " + parent.name());
-    made.nccl().keep(nativeName);
+    made.own().nccl().keep(nativeName);
     try {
       made.joined(memory.joined(0, plan.prediction() == null ? null : exact(made), made.calls()));
     } catch (NcclException e) {
@@ -306,7 +309,7 @@ final class CudaChildren {
 
   private MemoryPrediction exact(CudaCommunicator made) {
     return CudaBudget.predictChild(
-        made.self().memory(), team.devices(), made.nranks(), made.config());
+        made.own().self().memory(), team.devices(), made.nranks(), made.config());
   }
 
   /** A child that NCCL has made. */
@@ -319,7 +322,7 @@ final class CudaChildren {
       return CudaCommunicator.create(
           NcclQueries.rank(handle),
           NcclQueries.count(handle),
-          parent.self().memory(),
+          rank.self().memory(),
           handle,
           child,
           config,

@@ -26,11 +26,11 @@ import io.nccl4j.internal.cuda.driver.CudaLibraries;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
 import io.nccl4j.internal.cuda.nccl.CudaCalls;
-import io.nccl4j.internal.cuda.nccl.CudaDeadlines;
 import io.nccl4j.internal.cuda.nccl.CudaHealth;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import io.nccl4j.internal.cuda.nccl.CudaLedger;
 import io.nccl4j.internal.cuda.nccl.CudaPending;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.cuda.nccl.CudaRegistrations;
 import io.nccl4j.internal.cuda.nccl.Features;
 import io.nccl4j.internal.cuda.nccl.JoinMemory;
@@ -42,7 +42,6 @@ import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
-import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -59,6 +58,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     implements CudaRegistrations.Owner {
   private static final int FIRST_WITH_FLOAT8 = 90;
 
+  private final CudaRank own;
   private final NcclRank self;
   private final Team team;
   private final MemoryBook.Account account;
@@ -66,7 +66,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   private final CudaBuffer barrierFlag;
   private final CudaHolders holders;
   private final CudaHealth health;
-  private final CudaDeadlines deadlines;
   private final CudaPending pending;
   private final CudaCalls calls;
   private final CudaBacklog backlog;
@@ -74,8 +73,6 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   private final CudaChildren children;
   private final Object closing = new Object();
   private volatile JoinMemory.@Nullable Rank joined;
-  private boolean suspended;
-  private volatile boolean closed;
 
   private CudaCommunicator(
       NcclRank self,
@@ -90,14 +87,14 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     this.account = account;
     this.fifoBooking =
         account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
-    holders = new CudaHolders(self.name());
-    health = new CudaHealth(self, team, holders);
-    deadlines = new CudaDeadlines(self, team, health);
-    pending = new CudaPending(self, health, deadlines);
+    own = new CudaRank(this, self, team);
+    holders = own.holders();
+    health = own.health();
+    pending = own.pending();
     calls = new CudaCalls(self, health, pending);
-    backlog = new CudaBacklog(self.name(), fifo, holders, health, config().closeTimeout());
+    backlog = new CudaBacklog(own, fifo);
     registrations = new CudaRegistrations(this, calls, health, account);
-    children = new CudaChildren(this, team, health, backlog);
+    children = new CudaChildren(this, own, team, backlog);
   }
 
   /** A rank over a handle that is ready; it owns it. */
@@ -132,10 +129,10 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
             fifo);
     CudaCommunicator communicator = new CudaCommunicator(self, team, fifo, account, flag);
     for (int i = 0; i < fifo.capacity(); i++) {
-      fifo.at(i).communicator = communicator;
+      fifo.at(i).rank = communicator.own;
     }
     team.add(self, communicator.health, communicator::hasTaskEnded);
-    communicator.deadlines.watch();
+    communicator.own.deadlines().watch();
     return communicator;
   }
 
@@ -147,32 +144,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   // ---- its parts
 
-  NcclRank self() {
-    return self;
-  }
-
-  NcclHandle nccl() {
-    return self.handle();
-  }
-
-  CudaLedger ledger() {
-    return self.ledger();
-  }
-
-  CudaHolders holders() {
-    return holders;
-  }
-
-  CudaHealth health() {
-    return health;
-  }
-
-  CudaDeadlines deadlines() {
-    return deadlines;
-  }
-
-  CudaPending pending() {
-    return pending;
+  CudaRank own() {
+    return own;
   }
 
   CudaCalls calls() {
@@ -188,50 +161,12 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   protected void requireReady() {
-    requireAlive();
-    AbortedException stopped = health.revoked();
-    if (stopped != null) {
-      throw new InvalidUsageException(
-              stopped.problem(), "shrink or split it, close it, or create a new one")
-          .causedBy(stopped);
-    }
-    requireResumed();
-  }
-
-  void requireResumed() {
-    if (suspended) {
-      throw new InvalidUsageException(
-          "communicator " + name() + " is suspended", "resume it first");
-    }
+    own.requireReady();
   }
 
   @Override
   public void requireIdle(String what) {
     backlog.requireIdle(what);
-  }
-
-  /** Throws unless NCCL's communicator is there. */
-  void requireAlive() {
-    if (closed) {
-      throw new InvalidUsageException("communicator " + name() + " is closed", "create a new one");
-    }
-    pending.await();
-    NcclException cause = health.failure();
-    if (cause != null) {
-      health.told();
-      throw Failures.again(
-          cause,
-          "communicator " + name() + " has failed: " + cause.problem(),
-          "close it and create a new one",
-          cause.failedRanks());
-    }
-  }
-
-  /** As {@link #requireAlive}, without waiting for what may be stuck. */
-  void requireOpen() {
-    if (!pending.isUnderWay() || closed || health.failure() != null) {
-      requireAlive();
-    }
   }
 
   @Override
@@ -264,7 +199,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   @Override
   protected CudaWork newCapturedWork() {
     CudaWork work = new CudaWork(true);
-    work.communicator = this;
+    work.rank = own;
     return work;
   }
 
@@ -296,7 +231,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   public State state() {
-    return closed ? State.CLOSED : health.state();
+    return own.state();
   }
 
   @Override
@@ -317,7 +252,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   public MemoryReport memory() {
-    NcclMemoryStatistics now = closed ? null : JoinMemory.statistics(calls);
+    NcclMemoryStatistics now = own.isClosed() ? null : JoinMemory.statistics(calls);
     List<Line> lines = new ArrayList<>(account.lines());
     lines.addAll(JoinMemory.lines("communicator " + name() + " rank " + rank(), now, joined));
     return new MemoryReport(this + " on " + device(), lines, JoinMemory.comparisons(now, joined));
@@ -327,7 +262,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   public NcclProperties properties() {
     enterAlone("properties");
     try {
-      requireAlive();
+      own.requireAlive();
       return NcclQueries.properties(calls);
     } finally {
       leave();
@@ -338,7 +273,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   public NcclMemoryStatistics memoryStatistics() {
     enterAlone("memoryStatistics");
     try {
-      requireAlive();
+      own.requireAlive();
       return NcclQueries.memoryStatistics(calls);
     } finally {
       leave();
@@ -440,7 +375,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     try {
       backlog.requireIdle("suspend");
       calls.run("suspend", comm -> Nccl.ncclCommSuspend(comm, Nccl.NCCL_SUSPEND_MEM()));
-      suspended = true;
+      own.setSuspended(true);
     } finally {
       leave();
     }
@@ -451,12 +386,12 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     Features.SUSPEND.require();
     enterAlone("resume");
     try {
-      requireAlive();
-      if (!suspended) {
+      own.requireAlive();
+      if (!own.isSuspended()) {
         throw new InvalidUsageException("communicator " + name() + " is not suspended", "");
       }
       calls.run("resume", Nccl::ncclCommResume);
-      suspended = false;
+      own.setSuspended(false);
     } finally {
       leave();
     }
@@ -467,7 +402,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
     Features.REVOKE.require();
     enterAlone("revoke");
     try {
-      requireOpen();
+      own.requireOpen();
       if (health.revoked() != null) {
         throw new InvalidUsageException("communicator " + name() + " was already revoked", "");
       }
@@ -484,7 +419,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   protected void abort(AbortedException reason) {
-    if (!closed) {
+    if (!own.isClosed()) {
       health.fail(reason);
     }
   }
@@ -501,7 +436,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   @Override
   public void close() {
     synchronized (closing) {
-      if (closed) {
+      if (own.isClosed()) {
         return;
       }
       if (pending.isUnderWay()) {
@@ -514,9 +449,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
       // NCCL may have ended operations that contradict each other without a word.
       NcclException contradiction = health.untold();
       holders.release();
-      closed = true;
+      own.setClosed();
       team.left(self);
-      deadlines.unwatch();
+      own.deadlines().unwatch();
       self.handle().destroy();
       self.handle().awaitEnd(holders.releasing());
       // Where it had failed, NCCL let go of them in its abort.

@@ -24,10 +24,10 @@ import org.jspecify.annotations.Nullable;
  */
 @SuppressWarnings("try") // a scope is entered, not used
 final class CudaEvent implements EventEngine {
-  /** A record: {@code position} entries of {@code stream} lie before it. */
+  /** A record: {@code position} entries of a stream lie before it. */
   final class Place {
     private final MemorySegment recorded;
-    private CudaStream stream;
+    private StreamWaits waits;
     private long position;
 
     /** Who waits for it, and whether the event was recorded again or closed; under the event. */
@@ -35,14 +35,14 @@ final class CudaEvent implements EventEngine {
 
     private boolean isPast;
 
-    private Place(MemorySegment recorded, CudaStream stream, long position) {
+    private Place(MemorySegment recorded, StreamWaits waits, long position) {
       this.recorded = recorded;
-      this.stream = stream;
+      this.waits = waits;
       this.position = position;
     }
 
-    CudaStream stream() {
-      return stream;
+    StreamWaits waits() {
+      return waits;
     }
 
     /**
@@ -58,14 +58,14 @@ final class CudaEvent implements EventEngine {
           return false;
         }
         Driver.check(result, "cuEventQuery");
-        stream.queue().passed(position);
+        waits.queue().passed(position);
         return true;
       }
     }
 
     /** Why what lies before it failed; null if it did not. */
     @Nullable NcclException failure() {
-      return stream.queue().failureUpTo(position);
+      return waits.queue().failureUpTo(position);
     }
 
     /** Ends what {@link #awaited()} began. */
@@ -79,7 +79,7 @@ final class CudaEvent implements EventEngine {
     }
   }
 
-  private final CudaGpu device;
+  private final Gpu gpu;
 
   /** What is recorded next, and the last record; guarded by this object. */
   private MemorySegment handle;
@@ -87,13 +87,13 @@ final class CudaEvent implements EventEngine {
   private @Nullable Place last;
   private volatile boolean closed;
 
-  CudaEvent(CudaGpu device) {
-    this.device = device;
-    this.handle = newHandle(device);
+  CudaEvent(Gpu gpu) {
+    this.gpu = gpu;
+    this.handle = newHandle(gpu);
   }
 
-  private static MemorySegment newHandle(CudaGpu device) {
-    try (Gpu.Scope ignored = device.gpu().enter();
+  private static MemorySegment newHandle(Gpu gpu) {
+    try (Gpu.Scope ignored = gpu.enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       Driver.check(Cuda.cuEventCreate(out, 0), "cuEventCreate");
@@ -120,14 +120,14 @@ final class CudaEvent implements EventEngine {
   }
 
   /** Records it in a stream, behind {@code at} entries. */
-  synchronized void recordOn(CudaStream on, ToIntFunction<MemorySegment> call, long at) {
+  synchronized void recordOn(StreamWaits on, ToIntFunction<MemorySegment> call, long at) {
     record(call);
     Place place = last;
     if (place == null || place.isPast || place.waiting > 0) {
       last = new Place(handle, on, at);
     } else {
       // Nobody waits for it: recording in a loop allocates nothing.
-      place.stream = on;
+      place.waits = on;
       place.position = at;
     }
   }
@@ -139,7 +139,7 @@ final class CudaEvent implements EventEngine {
 
   private void record(ToIntFunction<MemorySegment> call) {
     if (leaveToWaiting()) {
-      handle = newHandle(device);
+      handle = newHandle(gpu);
     }
     Driver.check(call.applyAsInt(handle), "cuEventRecord");
   }
@@ -160,9 +160,9 @@ final class CudaEvent implements EventEngine {
    *
    * @throws NcclException why what was recorded has failed: who waits for it fails, too
    */
-  synchronized void awaitBy(CudaStream waiting, ToIntFunction<MemorySegment> call) {
+  synchronized void awaitBy(StreamQueue waiting, ToIntFunction<MemorySegment> call) {
     Place place = last;
-    if (place == null || place.stream == waiting) {
+    if (place == null || place.waits.queue() == waiting) {
       return;
     }
     NcclException failure = place.failure();
@@ -170,7 +170,7 @@ final class CudaEvent implements EventEngine {
       throw Failures.again(failure);
     }
     Driver.check(call.applyAsInt(handle), "cuStreamWaitEvent");
-    waiting.queue().add(place.stream.queue(), place.position);
+    waiting.add(place.waits.queue(), place.position);
   }
 
   private void requireOpen() {
@@ -199,7 +199,7 @@ final class CudaEvent implements EventEngine {
     }
     NcclException failure;
     try {
-      place.stream.waits().await(place::isReached);
+      place.waits.await(place::isReached);
       failure = place.failure();
     } finally {
       place.release();

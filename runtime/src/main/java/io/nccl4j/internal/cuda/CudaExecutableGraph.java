@@ -8,6 +8,7 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.CapturedGraph;
 import io.nccl4j.internal.schedule.GraphEngine;
 import io.nccl4j.internal.schedule.GraphNode;
@@ -25,9 +26,10 @@ import org.jspecify.annotations.Nullable;
  * since NCCL destroys no communicator that a graph holds.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Holder {
+final class CudaExecutableGraph
+    implements GraphEngine<CudaWork>, LaunchedGraph, CudaHolders.Holder {
   private List<GraphNode<CudaWork>> nodes;
-  private final List<CudaCommunicator> communicators;
+  private final List<CudaRank> ranks;
 
   /** In the order of their calls, whatever their streams. */
   private List<CudaWork> works;
@@ -41,19 +43,19 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
   private CudaExecutableGraph(MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
     this.handle = handle;
     this.nodes = nodes;
-    this.communicators = communicatorsOf(nodes);
+    this.ranks = ranksOf(nodes);
     this.works = inOrder(nodes);
   }
 
   static CudaExecutableGraph of(CudaGraph graph) {
     CudaExecutableGraph made =
-        new CudaExecutableGraph(instantiate(graph.device(), graph.handle()), graph.nodes());
-    made.communicators.forEach(communicator -> communicator.holders().add(made));
+        new CudaExecutableGraph(instantiate(graph.gpu(), graph.handle()), graph.nodes());
+    made.ranks.forEach(rank -> rank.holders().add(made));
     return made;
   }
 
-  private static MemorySegment instantiate(CudaGpu device, MemorySegment graph) {
-    try (Gpu.Scope ignored = device.gpu().enter();
+  private static MemorySegment instantiate(Gpu gpu, MemorySegment graph) {
+    try (Gpu.Scope ignored = gpu.enter();
         Arena arena = Arena.ofConfined()) {
       MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
       Driver.check(Cuda.cuGraphInstantiateWithFlags(out, graph, 0), "cuGraphInstantiate");
@@ -61,10 +63,10 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
     }
   }
 
-  static List<CudaCommunicator> communicatorsOf(List<GraphNode<CudaWork>> nodes) {
+  static List<CudaRank> ranksOf(List<GraphNode<CudaWork>> nodes) {
     return nodes.stream()
         .flatMap(node -> node.works().stream())
-        .map(CudaWork::owner)
+        .map(work -> work.rank)
         .distinct()
         .toList();
   }
@@ -79,7 +81,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
   @Override
   public void requireUsable() {
     if (lost) {
-      communicators.forEach(CudaCommunicator::requireReady);
+      ranks.forEach(CudaRank::requireReady);
     }
   }
 
@@ -89,8 +91,8 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
     CudaStream own = (CudaStream) stream;
     Driver.check(own.launch(handle), "cuGraphLaunch");
     // By number, not by iterator: a launch allocates nothing.
-    for (int i = 0; i < communicators.size(); i++) {
-      communicators.get(i).holders().graphStarted();
+    for (int i = 0; i < ranks.size(); i++) {
+      ranks.get(i).holders().graphStarted();
     }
     for (int i = 0; i < works.size(); i++) {
       works.get(i).note();
@@ -102,31 +104,33 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
 
   // ---- for the stream
 
-  /** A launch has run; returns the failure of a communicator in it, or null. */
+  @Override
   @SuppressWarnings("NonAtomicVolatileUpdate") // under the stream's guard
-  @Nullable NcclException passed() {
+  public @Nullable NcclException passed() {
     NcclException failure = null;
-    for (int i = 0; i < communicators.size(); i++) {
-      CudaCommunicator communicator = communicators.get(i);
-      communicator.holders().graphEnded();
-      failure = failure == null ? communicator.health().outcome() : failure;
+    for (int i = 0; i < ranks.size(); i++) {
+      CudaRank rank = ranks.get(i);
+      rank.holders().graphEnded();
+      failure = failure == null ? rank.health().outcome() : failure;
     }
     passed = passed + 1;
     return failure;
   }
 
-  List<CudaCommunicator> communicators() {
-    return communicators;
+  @Override
+  public List<CudaRank> ranks() {
+    return ranks;
   }
 
-  void checkDeadline(long waitedNanos) {
-    communicators.forEach(communicator -> communicator.deadlines().checkGraph(waitedNanos));
+  @Override
+  public void checkDeadline(long waitedNanos) {
+    ranks.forEach(rank -> rank.deadlines().checkGraph(waitedNanos));
   }
 
-  /** What it waits for, as far as can be seen here. */
-  String describe() {
-    for (CudaCommunicator communicator : communicators) {
-      String waits = communicator.deadlines().explainGraph();
+  @Override
+  public String describe() {
+    for (CudaRank rank : ranks) {
+      String waits = rank.deadlines().explainGraph();
       if (!waits.isEmpty()) {
         return "a graph, whose " + waits;
       }
@@ -134,7 +138,8 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
     return "a graph";
   }
 
-  boolean uses(Object buffer) {
+  @Override
+  public boolean uses(Object buffer) {
     return nodes.stream()
         .flatMap(node -> node.resources().stream())
         .anyMatch(resource -> resource.isPartOf(buffer));
@@ -157,7 +162,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
     boolean ignored = awaitIdle(Long.MAX_VALUE);
     // Not CUDA's update in place: the new plans of NCCL belong to the new graph.
     MemorySegment replaced = handle;
-    handle = instantiate(other.device(), other.handle());
+    handle = instantiate(other.gpu(), other.handle());
     nodes = other.nodes();
     works = inOrder(nodes);
     Driver.check(Cuda.cuGraphExecDestroy(replaced), "cuGraphExecDestroy");
@@ -191,8 +196,8 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
   public void close() {
     try {
       long timeout =
-          communicators.stream()
-              .map(communicator -> communicator.config().closeTimeout())
+          ranks.stream()
+              .map(rank -> rank.config().closeTimeout())
               .max(Comparator.naturalOrder())
               .orElseGet(() -> CommunicatorConfig.defaults().closeTimeout())
               .toNanos();
@@ -201,7 +206,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
             new AbortedException(
                 describe() + ": unfinished when it was closed",
                 "synchronize before closing; close-timeout sets how long close waits");
-        communicators.forEach(communicator -> communicator.health().fail(reason));
+        ranks.forEach(rank -> rank.health().fail(reason));
         // Launches that wait for another stream end all the same.
         boolean ignored = awaitIdle(timeout);
       }
@@ -211,7 +216,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
     synchronized (this) {
       destroy();
     }
-    communicators.forEach(communicator -> communicator.holders().remove(this));
+    ranks.forEach(rank -> rank.holders().remove(this));
   }
 
   /** NCCL must be through with the graph: what an interrupted thread would wait for is aborted. */
@@ -220,7 +225,7 @@ final class CudaExecutableGraph implements GraphEngine<CudaWork>, CudaHolders.Ho
         new AbortedException(
             "a graph was unfinished when it was closed by an interrupted thread",
             "synchronize before closing");
-    communicators.forEach(communicator -> communicator.health().fail(reason));
+    ranks.forEach(rank -> rank.health().fail(reason));
     while (passed != launched) {
       stream.waits().awaitHeadUninterruptibly();
     }

@@ -46,10 +46,6 @@ final class CudaGpu implements GpuDevice {
     return gpu;
   }
 
-  CudaStreams streams() {
-    return streams;
-  }
-
   DeviceMemory deviceMemory() {
     return memory;
   }
@@ -143,17 +139,17 @@ final class CudaGpu implements GpuDevice {
 
   @Override
   public Stream newStream() {
-    return CudaStream.open(this);
+    return CudaStream.open(memory, streams);
   }
 
   @Override
   public Stream wrapStream(long stream) {
-    return CudaStream.wrap(this, stream);
+    return CudaStream.wrap(memory, streams, stream);
   }
 
   @Override
   public Event newEvent() {
-    return new ScheduledEvent(this, new CudaEvent(this));
+    return new ScheduledEvent(this, new CudaEvent(gpu));
   }
 
   @Override

@@ -2,7 +2,9 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
+import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.CapturedGraph;
 import io.nccl4j.internal.schedule.GraphEngine;
 import io.nccl4j.internal.schedule.GraphNode;
@@ -11,33 +13,33 @@ import java.util.List;
 
 /** A captured CUDA graph, and what is known of its steps. It owns the graph. */
 final class CudaGraph implements CapturedGraph<CudaWork>, CudaHolders.Holder {
-  private final CudaGpu device;
+  private final Gpu gpu;
   private final MemorySegment handle;
   private final List<GraphNode<CudaWork>> nodes;
-  private final List<CudaCommunicator> communicators;
+  private final List<CudaRank> ranks;
   private boolean destroyed;
 
-  private CudaGraph(CudaGpu device, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
-    this.device = device;
+  private CudaGraph(Gpu gpu, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
+    this.gpu = gpu;
     this.handle = handle;
     this.nodes = nodes;
-    this.communicators = CudaExecutableGraph.communicatorsOf(nodes);
+    this.ranks = CudaExecutableGraph.ranksOf(nodes);
   }
 
-  static CudaGraph of(CudaGpu device, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
-    CudaGraph graph = new CudaGraph(device, handle, nodes);
-    graph.communicators.forEach(communicator -> communicator.holders().add(graph));
+  static CudaGraph of(Gpu gpu, MemorySegment handle, List<GraphNode<CudaWork>> nodes) {
+    CudaGraph graph = new CudaGraph(gpu, handle, nodes);
+    graph.ranks.forEach(rank -> rank.holders().add(graph));
     return graph;
   }
 
   /** Where the capture began. */
-  CudaGpu device() {
-    return device;
+  Gpu gpu() {
+    return gpu;
   }
 
   MemorySegment handle() {
     if (destroyed) {
-      communicators.forEach(CudaCommunicator::requireReady);
+      ranks.forEach(CudaRank::requireReady);
     }
     return handle;
   }
@@ -63,6 +65,6 @@ final class CudaGraph implements CapturedGraph<CudaWork>, CudaHolders.Holder {
   @Override
   public void close() {
     communicatorEnds();
-    communicators.forEach(communicator -> communicator.holders().remove(this));
+    ranks.forEach(rank -> rank.holders().remove(this));
   }
 }

@@ -90,7 +90,7 @@ final class CudaInit {
         joined.add(
             CudaCommunicator.create(
                 rank.rank, nranks, rank.memory, join.handle(joined.size()), team, config, name));
-        joined.getLast().nccl().keep(join.nativeName());
+        joined.getLast().own().nccl().keep(join.nativeName());
       }
       for (int i = 0; i < joined.size(); i++) {
         CudaCommunicator communicator = joined.get(i);

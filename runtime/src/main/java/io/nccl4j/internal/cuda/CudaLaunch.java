@@ -3,6 +3,7 @@ package io.nccl4j.internal.cuda;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.internal.cuda.nccl.CudaHealth;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.cuda.nccl.NcclCalls;
 import io.nccl4j.internal.cuda.nccl.NcclHandle;
 import io.nccl4j.internal.cuda.nccl.NcclResults;
@@ -13,8 +14,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Hands works to NCCL: a plan of one at once, or the plans of a group between NCCL's group calls.
- * One object per thread, used again. The communicators of a group are guarded from their first work
- * to the end, so that nobody aborts one in between.
+ * One object per thread, used again. The ranks of a group are guarded from their first work to the
+ * end, so that nobody aborts one in between.
  */
 final class CudaLaunch {
   private static final ThreadLocal<CudaLaunch> THREADS = ThreadLocal.withInitial(CudaLaunch::new);
@@ -22,7 +23,7 @@ final class CudaLaunch {
   private final List<CudaStream> streams = new ArrayList<>();
   private final List<CudaWork> plans = new ArrayList<>();
   private final List<CudaStream> streamOfPlan = new ArrayList<>();
-  private final List<CudaCommunicator> guarded = new ArrayList<>();
+  private final List<CudaRank> guarded = new ArrayList<>();
   private @Nullable NcclException failure;
 
   private CudaLaunch() {}
@@ -37,35 +38,35 @@ final class CudaLaunch {
    * @throws NcclException if NCCL refuses it; the communicator has failed then
    */
   static void one(CudaStream stream, CudaWork work) {
-    CudaCommunicator communicator = work.communicator;
-    CudaHealth health = communicator.health();
-    NcclHandle nccl = communicator.nccl();
+    CudaRank rank = work.rank;
+    CudaHealth health = rank.health();
+    NcclHandle nccl = rank.nccl();
     int result;
     NcclException refused = null;
     nccl.guard().enter();
     try {
       if (health.failure() != null) {
         work.free();
-        communicator.requireReady();
+        rank.requireReady();
       }
-      communicator.deadlines().callBegins(work);
-      result = NcclCalls.issue(work, communicator.self(), stream.handle());
+      rank.deadlines().callBegins(work);
+      result = NcclCalls.issue(work, rank.self(), stream.handle());
       if (NcclResults.isFailure(result)) {
         refused = NcclResults.failure(result, work.describe());
       }
     } finally {
-      communicator.deadlines().callEnds();
+      rank.deadlines().callEnds();
       nccl.guard().leave();
     }
     if (refused == null) {
-      if (communicator.pending().launched(work, result)) {
-        stream.launchesFrom(communicator.pending());
+      if (rank.pending().launched(work, result)) {
+        stream.launchesFrom(rank.pending());
       }
       stream.launched(work);
       return;
     }
     health.fail(refused);
-    communicator.pending().completed(work);
+    rank.pending().completed(work);
     work.free();
     NcclException cause = health.failure();
     throw cause == null || cause == refused ? refused : Interrupts.toCaller(cause);
@@ -81,8 +82,8 @@ final class CudaLaunch {
     plans.add(plan);
     streamOfPlan.add(stream);
     for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
-      if (!guarded.contains(work.communicator)) {
-        guarded.add(work.communicator);
+      if (!guarded.contains(work.rank)) {
+        guarded.add(work.rank);
       }
     }
   }
@@ -121,17 +122,17 @@ final class CudaLaunch {
   }
 
   /** NCCL fuses the collectives of a group, so that all ranks need the same groups. */
-  private void noteGroup(CudaCommunicator communicator) {
+  private void noteGroup(CudaRank rank) {
     int size = 0;
     for (int i = 0; i < plans.size(); i++) {
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        size += work.communicator == communicator && work.isCollective() ? 1 : 0;
+        size += work.rank == rank && work.isCollective() ? 1 : 0;
       }
     }
     for (int i = 0; i < plans.size() && size > 1; i++) {
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        if (work.communicator == communicator && work.isCollective()) {
-          communicator.ledger().noteGroup(work.seq, size);
+        if (work.rank == rank && work.isCollective()) {
+          rank.ledger().noteGroup(work.seq, size);
         }
       }
     }
@@ -159,8 +160,8 @@ final class CudaLaunch {
     }
     for (int i = 0; i < plans.size() && failure == null; i++) {
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        work.communicator.deadlines().callBegins(work);
-        result = NcclCalls.issue(work, work.communicator.self(), streamOfPlan.get(i).handle());
+        work.rank.deadlines().callBegins(work);
+        result = NcclCalls.issue(work, work.rank.self(), streamOfPlan.get(i).handle());
         if (NcclResults.isFailure(result)) {
           failure = NcclResults.failure(result, work.describe());
           break;
@@ -179,7 +180,7 @@ final class CudaLaunch {
     if (thrown == null) {
       noteLaunches(result);
     } else {
-      guarded.forEach(communicator -> communicator.health().fail(thrown));
+      guarded.forEach(rank -> rank.health().fail(thrown));
       plans.forEach(CudaLaunch::drop);
     }
     streams.forEach(CudaStream::leaveLaunch);
@@ -194,8 +195,8 @@ final class CudaLaunch {
     for (int i = 0; i < plans.size(); i++) {
       CudaStream stream = streamOfPlan.get(i);
       for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        if (work.communicator.pending().launched(work, result)) {
-          stream.launchesFrom(work.communicator.pending());
+        if (work.rank.pending().launched(work, result)) {
+          stream.launchesFrom(work.rank.pending());
         }
       }
       stream.launched(plans.get(i));
@@ -206,7 +207,7 @@ final class CudaLaunch {
     CudaWork work = plan;
     while (work != null) {
       CudaWork following = (CudaWork) work.next;
-      work.communicator.pending().completed(work);
+      work.rank.pending().completed(work);
       work.free();
       work = following;
     }

@@ -12,6 +12,7 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Marks;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
+import io.nccl4j.internal.cuda.memory.DeviceMemory;
 import io.nccl4j.internal.cuda.module.KernelStream;
 import io.nccl4j.internal.cuda.module.PtxKernel;
 import io.nccl4j.internal.cuda.nccl.CudaPending;
@@ -35,7 +36,9 @@ import org.jspecify.annotations.Nullable;
 final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelStream {
   private static final int CAPTURE_RELAXED = 2;
 
-  private final CudaGpu device;
+  private final Device device;
+  private final DeviceMemory memory;
+  private final CudaStreams streams;
   private final StreamHandle handle;
   private final Marks marks;
   private final StreamLaunches launches = new StreamLaunches();
@@ -52,17 +55,19 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   /** Under the guard. */
   private boolean destroyed;
 
-  private CudaStream(CudaGpu device, StreamHandle handle, Marks marks) {
-    this.device = device;
+  private CudaStream(DeviceMemory memory, CudaStreams streams, StreamHandle handle, Marks marks) {
+    this.device = memory.device();
+    this.memory = memory;
+    this.streams = streams;
     this.handle = handle;
     this.marks = marks;
-    this.queue = new StreamQueue(device, handle, launches, marks);
-    this.waits = new StreamWaits(device, queue);
-    this.transfers = new StreamTransfers(device, this, handle, queue);
+    this.queue = new StreamQueue(memory.gpu(), handle, launches, marks);
+    this.waits = new StreamWaits(memory.gpu(), queue);
+    this.transfers = new StreamTransfers(memory.gpu(), this, handle, queue);
   }
 
-  static ScheduledStream<CudaWork> open(CudaGpu device) {
-    return open(device, () -> StreamHandle.create(device.gpu()));
+  static ScheduledStream<CudaWork> open(DeviceMemory memory, CudaStreams streams) {
+    return open(memory, streams, () -> StreamHandle.create(memory.gpu()));
   }
 
   /**
@@ -70,20 +75,21 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
    *
    * @throws InvalidArgumentException if it is not a stream of this device
    */
-  static ScheduledStream<CudaWork> wrap(CudaGpu device, long handle) {
-    return open(device, () -> StreamHandle.wrap(device.gpu(), handle));
+  static ScheduledStream<CudaWork> wrap(DeviceMemory memory, CudaStreams streams, long handle) {
+    return open(memory, streams, () -> StreamHandle.wrap(memory.gpu(), handle));
   }
 
-  private static ScheduledStream<CudaWork> open(CudaGpu device, Supplier<StreamHandle> handle) {
-    Marks marks = new Marks(device.gpu());
+  private static ScheduledStream<CudaWork> open(
+      DeviceMemory memory, CudaStreams streams, Supplier<StreamHandle> handle) {
+    Marks marks = new Marks(memory.gpu());
     CudaStream stream;
     try {
-      stream = new CudaStream(device, handle.get(), marks);
+      stream = new CudaStream(memory, streams, handle.get(), marks);
     } catch (NcclException e) {
       marks.destroyBecauseOf(e);
       throw e;
     }
-    device.streams().add(stream);
+    streams.add(stream);
     return new ScheduledStream<>(stream);
   }
 
@@ -229,7 +235,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
     if (capture != null) {
       own.recordInCapture(call);
     } else {
-      own.recordOn(this, call, queue.next());
+      own.recordOn(waits, call, queue.next());
     }
   }
 
@@ -237,7 +243,8 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   public void waitFor(EventEngine event) {
     ((CudaEvent) event)
         .awaitBy(
-            this, recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
+            queue,
+            recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
   }
 
   // ---- captures
@@ -267,7 +274,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
     try {
       Driver.check(
           Cuda.cuStreamBeginCapture_v2(handle.get(), CAPTURE_RELAXED), "cuStreamBeginCapture");
-      capture = new CudaCapture(this);
+      capture = new CudaCapture(this, handle.get(), memory.gpu());
     } finally {
       queue.guard().leave();
     }
@@ -384,8 +391,8 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
 
   /** As long as the communicators with work in it take to close. */
   private Duration closeTimeout() {
-    return queue.communicators().stream()
-        .map(communicator -> communicator.config().closeTimeout())
+    return queue.ranks().stream()
+        .map(rank -> rank.config().closeTimeout())
         .max(Comparator.naturalOrder())
         .orElseGet(() -> CommunicatorConfig.defaults().closeTimeout());
   }
@@ -397,19 +404,19 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
       isOver = waits.finish(closeTimeout().toNanos());
     } finally {
       if (isOver) {
-        device.streams().remove(this);
+        streams.remove(this);
       }
     }
     if (!isOver) {
       // It waits for another stream.
-      device.deviceMemory().whenSafe(queue::isEmpty, this::release);
+      memory.whenSafe(queue::isEmpty, this::release);
     } else if (!waits.isStuck()) {
       release();
     }
   }
 
   private void release() {
-    device.streams().remove(this);
+    streams.remove(this);
     queue.guard().enter();
     destroyed = true;
     queue.guard().leave();

@@ -1,13 +1,14 @@
 package io.nccl4j.internal.cuda;
 
+import io.nccl4j.Communicator;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.Work;
-import org.jspecify.annotations.Nullable;
 
 /** An operation that NCCL carries out. */
 final class CudaWork extends Work {
   /** Set once, before the first use. */
   @SuppressWarnings("NullAway.Init")
-  CudaCommunicator communicator;
+  CudaRank rank;
 
   /** A work of a FIFO. */
   CudaWork() {
@@ -19,17 +20,12 @@ final class CudaWork extends Work {
   }
 
   @Override
-  public CudaCommunicator owner() {
-    return communicator;
+  public Communicator owner() {
+    return rank.communicator();
   }
 
   /** Notes one run of a graph's work. */
   void note() {
-    communicator.ledger().note(code(), count, signedCount(communicator.nranks()));
-  }
-
-  /** The stream it was called on. */
-  @Nullable CudaStream cudaStream() {
-    return CudaStream.of(stream);
+    rank.ledger().note(code(), count, signedCount(rank.self().nranks()));
   }
 }

@@ -22,7 +22,7 @@ final class EventPoller {
 
     Waiter(CudaEvent.Place place) {
       this.place = place;
-      this.patience = place.stream().waits().newPatience();
+      this.patience = place.waits().newPatience();
     }
   }
 
@@ -92,7 +92,7 @@ final class EventPoller {
     NcclException failure;
     try {
       if (!waiter.place.isReached()) {
-        waiter.place.stream().queue().look();
+        waiter.place.waits().queue().look();
         waiter.patience.checkDeadline();
         return;
       }

@@ -6,6 +6,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.bindings.NcclStructs;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclSimInfo_v22200;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.cuda.nccl.Features;
 import io.nccl4j.internal.cuda.nccl.NcclCalls;
 import io.nccl4j.internal.cuda.nccl.NcclConfig;
@@ -56,9 +57,9 @@ final class NcclSimulation {
             "simulate: a stream is being captured", "use a stream outside captures");
       }
       // NCCL drops the wish to simulate when it hands a group to its own thread: it would run it.
-      if (!NcclConfig.isBlocking(own.communicator.config())) {
+      if (!NcclConfig.isBlocking(own.rank.config())) {
         throw new InvalidUsageException(
-            "simulate: communicator " + own.communicator.name() + " does not block",
+            "simulate: communicator " + own.rank.name() + " does not block",
             "create it with NcclOptions.builder().blocking(true)");
       }
       works.add(own);
@@ -72,26 +73,26 @@ final class NcclSimulation {
 
   /** As for a launch, nothing may wait between NCCL's group calls: the guards are taken before. */
   private static Duration estimate(List<CudaWork> works) {
-    Set<CudaCommunicator> communicators = new LinkedHashSet<>();
-    works.forEach(work -> communicators.add(work.communicator));
+    Set<CudaRank> ranks = new LinkedHashSet<>();
+    works.forEach(work -> ranks.add(work.rank));
     NcclException failure;
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = ncclSimInfo_v22200.allocate(arena);
       NcclStructs.fillSimInfo(info);
-      communicators.forEach(communicator -> communicator.nccl().guard().enter());
+      ranks.forEach(rank -> rank.nccl().guard().enter());
       int result;
       try {
         result = plan(works, info);
         failure = failure(result);
-        communicators.forEach(communicator -> communicator.self().reductions().release());
+        ranks.forEach(rank -> rank.self().reductions().release());
       } finally {
-        communicators.forEach(communicator -> communicator.nccl().guard().leave());
+        ranks.forEach(rank -> rank.nccl().guard().leave());
       }
       if (failure == null) {
         float micros = ncclSimInfo_v22200.estimatedTime(info);
         return Duration.ofNanos(micros > 0 ? (long) (micros * 1e3) : 0);
       }
-      fail(communicators, result, failure);
+      fail(ranks, result, failure);
     }
     throw failure;
   }
@@ -113,17 +114,16 @@ final class NcclSimulation {
     }
     for (int i = 0; i < works.size() && !NcclResults.isFailure(result); i++) {
       CudaWork work = works.get(i);
-      CudaStream stream = Objects.requireNonNull(work.cudaStream());
-      result = NcclCalls.issue(work, work.communicator.self(), stream.handle());
+      CudaStream stream = Objects.requireNonNull(CudaStream.of(work.stream));
+      result = NcclCalls.issue(work, work.rank.self(), stream.handle());
     }
     int end = Nccl.ncclGroupSimulateEnd(info);
     return NcclResults.isFailure(result) ? result : end;
   }
 
-  private static void fail(
-      Set<CudaCommunicator> communicators, int result, @Nullable NcclException failure) {
+  private static void fail(Set<CudaRank> ranks, int result, @Nullable NcclException failure) {
     if (failure != null && result != INVALID_ARGUMENT) {
-      communicators.forEach(communicator -> communicator.health().fail(failure));
+      ranks.forEach(rank -> rank.health().fail(failure));
     }
   }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.internal.cuda.module.PtxKernel;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.spi.Resource;
 import java.util.LinkedHashSet;
 import java.util.Set;
@@ -14,7 +15,7 @@ final class Slot {
   @Nullable CudaWork works;
 
   /** A launch of a graph. */
-  @Nullable CudaExecutableGraph graph;
+  @Nullable LaunchedGraph graph;
 
   /** Buffers of a copy or fill; the run of a kernel. */
   @Nullable Resource target;
@@ -35,20 +36,20 @@ final class Slot {
     other = null;
   }
 
-  /** Adds the communicators whose work this is. */
-  void addCommunicators(Set<CudaCommunicator> all) {
+  /** Adds the ranks whose work this is. */
+  void addRanks(Set<CudaRank> all) {
     for (CudaWork work = works; work != null; work = (CudaWork) work.next) {
-      all.add(work.communicator);
+      all.add(work.rank);
     }
     if (graph != null) {
-      all.addAll(graph.communicators());
+      all.addAll(graph.ranks());
     }
   }
 
-  /** The communicators whose work this is. */
-  Set<CudaCommunicator> communicators() {
-    Set<CudaCommunicator> all = new LinkedHashSet<>();
-    addCommunicators(all);
+  /** The ranks whose work this is. */
+  Set<CudaRank> ranks() {
+    Set<CudaRank> all = new LinkedHashSet<>();
+    addRanks(all);
     return all;
   }
 

@@ -6,6 +6,7 @@ import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.Guard;
 import io.nccl4j.internal.cuda.driver.Marks;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Resource;
@@ -29,7 +30,7 @@ final class StreamQueue extends Padded {
 
   private static final int ENTRIES_PER_MARK = CAPACITY / 2;
 
-  private final CudaGpu device;
+  private final Gpu gpu;
   private final StreamHandle handle;
   private final StreamLaunches launches;
   private final Marks marks;
@@ -46,8 +47,8 @@ final class StreamQueue extends Padded {
   private volatile @Nullable NcclException error;
   private volatile long failedAt = Long.MAX_VALUE;
 
-  StreamQueue(CudaGpu device, StreamHandle handle, StreamLaunches launches, Marks marks) {
-    this.device = device;
+  StreamQueue(Gpu gpu, StreamHandle handle, StreamLaunches launches, Marks marks) {
+    this.gpu = gpu;
     this.handle = handle;
     this.launches = launches;
     this.marks = marks;
@@ -90,7 +91,7 @@ final class StreamQueue extends Padded {
 
   private void mark() {
     if (handle.isDefault()) {
-      try (Gpu.Scope ignored = device.gpu().enter()) {
+      try (Gpu.Scope ignored = gpu.enter()) {
         marks.record(handle.get(), next);
       }
     } else {
@@ -106,7 +107,7 @@ final class StreamQueue extends Padded {
   }
 
   /** A launch of a graph. */
-  void add(CudaExecutableGraph graph) {
+  void add(LaunchedGraph graph) {
     slot(next).graph = graph;
     advance();
   }
@@ -187,19 +188,19 @@ final class StreamQueue extends Padded {
     fail(e, head);
     for (long i = head; i < next; i++) {
       for (CudaWork work = slot(i).works; work != null; work = (CudaWork) work.next) {
-        work.communicator.health().fail(e);
+        work.rank.health().fail(e);
       }
     }
     passed(next);
   }
 
-  /** The communicators whose works are queued. */
-  Set<CudaCommunicator> communicators() {
-    Set<CudaCommunicator> all = new LinkedHashSet<>();
+  /** The ranks whose works are queued. */
+  Set<CudaRank> ranks() {
+    Set<CudaRank> all = new LinkedHashSet<>();
     guard.enter();
     try {
       for (long i = head; i < next; i++) {
-        slot(i).addCommunicators(all);
+        slot(i).addRanks(all);
       }
     } finally {
       guard.leave();
@@ -227,8 +228,8 @@ final class StreamQueue extends Padded {
     CudaWork work = slot.works;
     while (work != null) {
       CudaWork following = (CudaWork) work.next;
-      failIf(work.communicator.health().outcome(), position);
-      work.communicator.pending().completed(work);
+      failIf(work.rank.health().outcome(), position);
+      work.rank.pending().completed(work);
       work.free();
       work = following;
     }
@@ -276,9 +277,9 @@ final class StreamQueue extends Padded {
     return slot(head);
   }
 
-  /** Looks for faults of the communicators with work in this stream. */
+  /** Looks for faults of the ranks with work in this stream. */
   void look() {
-    communicators().forEach(communicator -> communicator.health().look());
+    ranks().forEach(rank -> rank.health().look());
   }
 
   /** What lies first, for messages; may be out of date. */
@@ -288,7 +289,7 @@ final class StreamQueue extends Padded {
     }
     Slot slot = first();
     CudaWork work = slot.works;
-    return work == null ? slot.describe() : work.communicator.deadlines().explain(work);
+    return work == null ? slot.describe() : work.rank.deadlines().explain(work);
   }
 
   /** Position behind the last entry that uses a buffer; 0 if none does. */

@@ -10,6 +10,8 @@ import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import io.nccl4j.internal.cuda.memory.CudaPinnedBuffer;
 import io.nccl4j.internal.cuda.module.PtxKernel;
+import io.nccl4j.internal.schedule.Capture;
+import io.nccl4j.internal.schedule.StreamEngine;
 import io.nccl4j.internal.spi.Resource;
 import io.nccl4j.internal.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
@@ -20,13 +22,13 @@ import org.jspecify.annotations.Nullable;
 /** What a stream does besides operations: copies, fills and kernels. */
 @SuppressWarnings("try") // a scope is entered, not used
 final class StreamTransfers {
-  private final CudaGpu device;
-  private final CudaStream stream;
+  private final Gpu gpu;
+  private final StreamEngine<CudaWork> stream;
   private final MemorySegment handle;
   private final StreamQueue queue;
 
-  StreamTransfers(CudaGpu device, CudaStream stream, StreamHandle handle, StreamQueue queue) {
-    this.device = device;
+  StreamTransfers(Gpu gpu, StreamEngine<CudaWork> stream, StreamHandle handle, StreamQueue queue) {
+    this.gpu = gpu;
     this.stream = stream;
     this.handle = handle.get();
     this.queue = queue;
@@ -101,11 +103,11 @@ final class StreamTransfers {
       @Nullable Resource source,
       String kind) {
     if (call != null) {
-      try (Gpu.Scope ignored = device.gpu().enter()) {
+      try (Gpu.Scope ignored = gpu.enter()) {
         Driver.check(call.getAsInt(), name);
       }
     }
-    CudaCapture capturing = stream.capture();
+    Capture<CudaWork> capturing = stream.capture();
     if (capturing != null) {
       capturing.addTransfer(
           stream,

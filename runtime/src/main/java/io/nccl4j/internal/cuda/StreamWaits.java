@@ -5,6 +5,8 @@ import io.nccl4j.InternalErrorException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.cuda.driver.Backoff;
+import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.nccl.CudaRank;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -15,13 +17,18 @@ import org.jspecify.annotations.Nullable;
 final class StreamWaits {
   private static final long LOOK_NANOS = 1_000_000;
 
-  private final CudaGpu device;
+  private final Gpu gpu;
   private final StreamQueue queue;
   private volatile boolean isStuck;
 
-  StreamWaits(CudaGpu device, StreamQueue queue) {
-    this.device = device;
+  StreamWaits(Gpu gpu, StreamQueue queue) {
+    this.gpu = gpu;
     this.queue = queue;
+  }
+
+  /** What is waited for. */
+  StreamQueue queue() {
+    return queue;
   }
 
   /** Whether the device was told to end what is in the stream and does not: it ends nothing. */
@@ -62,7 +69,7 @@ final class StreamWaits {
 
   private void giveUp(String why, String remedy) {
     AbortedException reason = new AbortedException(queue.describeFirst() + why, remedy);
-    queue.communicators().forEach(communicator -> communicator.health().fail(reason));
+    queue.ranks().forEach(rank -> rank.health().fail(reason));
   }
 
   private boolean awaitPosition(long position, long timeoutNanos, boolean interruptible) {
@@ -144,34 +151,34 @@ final class StreamWaits {
   private void checkDeadline(long waitedNanos) {
     Slot slot = queue.first();
     checkDeadline(slot.works, slot.graph, waitedNanos);
-    for (CudaCommunicator communicator : slot.communicators()) {
-      if (communicator.health().shouldHaveEnded(System.nanoTime())) {
-        throw stuck(communicator);
+    for (CudaRank rank : slot.ranks()) {
+      if (rank.health().shouldHaveEnded(System.nanoTime())) {
+        throw stuck(rank);
       }
     }
   }
 
   private static void checkDeadline(
-      @Nullable CudaWork work, @Nullable CudaExecutableGraph graph, long waitedNanos) {
+      @Nullable CudaWork work, @Nullable LaunchedGraph graph, long waitedNanos) {
     if (work != null) {
-      work.communicator.deadlines().check(work, waitedNanos);
+      work.rank.deadlines().check(work, waitedNanos);
     } else if (graph != null) {
       graph.checkDeadline(waitedNanos);
     }
   }
 
   /** Nothing of this stream may be touched again. */
-  private NcclException stuck(CudaCommunicator communicator) {
+  private NcclException stuck(CudaRank rank) {
     NcclException e =
         new InternalErrorException(
             "communicator "
-                + communicator.name()
+                + rank.name()
                 + " was aborted, but "
-                + device
+                + gpu
                 + " still runs its work: "
                 + queue.describeFirst(),
             "restart the process");
-    NcclException cause = communicator.health().failure();
+    NcclException cause = rank.health().failure();
     if (cause != null) {
       e.causedBy(cause);
     }
@@ -188,7 +195,7 @@ final class StreamWaits {
     void checkDeadline() {
       long now = System.nanoTime();
       CudaWork work = null;
-      CudaExecutableGraph graph = null;
+      LaunchedGraph graph = null;
       queue.guard().enter();
       try {
         if (queue.head() != seen || queue.isEmpty()) {

@@ -75,15 +75,15 @@ class CudaConcurrencyTest {
       CudaCommunicator leaves = (CudaCommunicator) rig.communicators.get(1);
       for (int i = 0; i < 1000; i++) {
         Team team = new Team("1");
-        CudaHealth health = new CudaHealth(stays.self(), team, new CudaHolders("1"));
-        team.add(stays.self(), health, () -> false);
+        CudaHealth health = new CudaHealth(stays.own().self(), team, new CudaHolders("1"));
+        team.add(stays.own().self(), health, () -> false);
         Thread other =
             Thread.ofPlatform()
                 .start(
                     () -> {
                       for (int k = 0; k < 50; k++) {
-                        team.add(leaves.self(), leaves.health(), () -> false);
-                        team.left(leaves.self());
+                        team.add(leaves.own().self(), leaves.own().health(), () -> false);
+                        team.left(leaves.own().self());
                       }
                     });
         while (other.isAlive()) {

@@ -353,15 +353,15 @@ class CudaFaultTest {
     try (CudaRig rig = new CudaRig(0, 2, CudaRig.CONFIG)) {
       rig.checkSums();
       CudaCommunicator communicator = (CudaCommunicator) rig.communicators.get(1);
-      communicator.deadlines().callBegins(communicator.fifo().at(0));
+      communicator.own().deadlines().callBegins(communicator.fifo().at(0));
       Thread.sleep(200);
       assertEquals(Communicator.State.READY, communicator.state());
       Thread.currentThread().interrupt();
-      boolean failed = CudaRig.eventually(() -> communicator.health().failure() != null);
+      boolean failed = CudaRig.eventually(() -> communicator.own().health().failure() != null);
       assertTrue(Thread.interrupted());
-      communicator.deadlines().callEnds();
+      communicator.own().deadlines().callEnds();
       assertTrue(failed, "nobody saw the interrupt");
-      NcclException failure = communicator.health().failure();
+      NcclException failure = communicator.own().health().failure();
       assertInstanceOf(InterruptedWaitException.class, failure.getCause(), () -> "not " + failure);
       assertTrue(
           CudaRig.eventually(() -> rig.communicators.get(0).state() == Communicator.State.ABORTED),

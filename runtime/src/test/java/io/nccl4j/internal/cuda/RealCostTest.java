@@ -146,7 +146,7 @@ class RealCostTest {
                   Nccl.ncclAllReduce$address(),
                   MemorySegment.ofAddress(buffer.address()),
                   (long) COUNT,
-                  ((CudaCommunicator) communicator).nccl().get(),
+                  ((CudaCommunicator) communicator).own().nccl().get(),
                   CudaStream.of(stream).handle(),
                   CALLS);
       assertTrue(nanos > 0, () -> "ncclAllReduce: " + -nanos);
