@@ -5,11 +5,11 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * One communicator's operations in an executable graph, and how each launch numbers and signs them:
- * a launch takes a block of numbers, and the graph counts on from there when it runs.
+ * One rank's operations in an executable graph, and how each launch numbers and signs them: a
+ * launch takes a block of numbers, and the graph counts on from there when it runs.
  */
 final class GraphNumbers {
-  private final HostCommunicator communicator;
+  private final HostRank rank;
   private final HostWork[] collectives;
   private final HostWork[] messages;
 
@@ -21,18 +21,18 @@ final class GraphNumbers {
 
   private final int[] sums;
 
-  GraphNumbers(HostCommunicator communicator, List<HostWork> all) {
-    this.communicator = communicator;
+  GraphNumbers(HostRank rank, List<HostWork> all) {
+    this.rank = rank;
     // A group may have spread its operations over streams, and so over nodes.
     List<HostWork> own =
         all.stream()
-            .filter(work -> work.communicator == communicator)
+            .filter(work -> work.rank == rank)
             .sorted(Comparator.comparingInt(work -> work.order))
             .toList();
     collectives = own.stream().filter(HostWork::isCollective).toArray(HostWork[]::new);
     messages = own.stream().filter(work -> !work.isCollective()).toArray(HostWork[]::new);
     for (HostWork message : messages) {
-      message.signature = communicator.numbers().sign(message);
+      message.signature = rank.numbers().sign(message);
     }
     calls = new long[2 * collectives.length];
     factors = new int[collectives.length];
@@ -43,14 +43,14 @@ final class GraphNumbers {
       calls[2 * i] = collectives[i].code();
       calls[2 * i + 1] = collectives[i].count;
       factor *= Signature.FACTOR;
-      sum = Signature.chain(sum, communicator.numbers().sign(collectives[i]));
+      sum = Signature.chain(sum, rank.numbers().sign(collectives[i]));
       factors[i] = factor;
       sums[i] = sum;
     }
   }
 
-  HostCommunicator communicator() {
-    return communicator;
+  HostRank rank() {
+    return rank;
   }
 
   /** Longs that {@link #reserve} writes. */
@@ -66,10 +66,10 @@ final class GraphNumbers {
    */
   int reserve(long[] numbers, int at) {
     int last = collectives.length - 1;
-    numbers[at++] = communicator.numbers().issueAll(calls);
-    numbers[at++] = last < 0 ? 0 : communicator.numbers().signAll(factors[last], sums[last]);
+    numbers[at++] = rank.numbers().issueAll(calls);
+    numbers[at++] = last < 0 ? 0 : rank.numbers().signAll(factors[last], sums[last]);
     for (HostWork message : messages) {
-      numbers[at++] = communicator.numbers().nextInLane(message);
+      numbers[at++] = rank.numbers().nextInLane(message);
     }
     return at;
   }

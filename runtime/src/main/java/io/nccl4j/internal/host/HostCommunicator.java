@@ -8,32 +8,24 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MemoryReport;
-import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
-import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
-import io.nccl4j.internal.host.engine.LaneEngine;
-import io.nccl4j.internal.host.engine.OwnSegments;
-import io.nccl4j.internal.host.engine.RankView;
 import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
 import io.nccl4j.internal.host.join.Split;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
-import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.host.layout.RankState;
-import io.nccl4j.internal.host.life.Activity;
-import io.nccl4j.internal.host.life.Explanation;
 import io.nccl4j.internal.host.life.Health;
+import io.nccl4j.internal.host.life.LiveRanks;
 import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.life.LocalRank;
 import io.nccl4j.internal.host.memory.BufferUser;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
-import io.nccl4j.internal.host.progress.Placement;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.operation.Operation;
@@ -44,8 +36,6 @@ import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
@@ -60,72 +50,35 @@ import org.jspecify.annotations.Nullable;
  */
 final class HostCommunicator extends ScheduledCommunicator<HostWork>
     implements BufferUser, LocalRank {
-  private static final int NOBODY = 0;
-  private static final int SOMEBODY = 1;
-  private static final VarHandle COMPARING;
-
-  static {
-    try {
-      COMPARING =
-          MethodHandles.lookup().findVarHandle(HostCommunicator.class, "comparing", int.class);
-    } catch (ReflectiveOperationException e) {
-      throw new ExceptionInInitializerError(e);
-    }
-  }
-
   private final String name;
-  private final CommunicatorConfig config;
+  private final HostRank own;
   private final LocalPart part;
   private final ControlBlock control;
   private final Numbers numbers;
-  private final Explanation explanation;
-  private final Activity<HostWork> activity;
   private final Health health;
-  private final RankView view;
-  private final Placement placement;
   private final MemoryBook.Account account;
   private final MemoryBook.Booking fifoBooking;
   private final HostHeap.@Nullable Block staging;
-  private final CollectiveEngine collectives;
-  private final LaneEngine lanes;
-
-  /** Whether a thread looks at others' outboxes, which it may not do after the close. */
-  @SuppressWarnings("unused") // by VarHandle
-  private int comparing;
-
-  private volatile boolean told;
 
   private final Object closing = new Object();
-  private final AtomicLong graphLaunches = new AtomicLong();
   private final AtomicLong fifoFull = new AtomicLong();
   private final AtomicLong fifoWaitNanos = new AtomicLong();
 
   private HostCommunicator(Place<HostWork> place) {
     super(place.rank(), place.part().nranks(), place.device(), place.provisions().fifo());
     Provisions<HostWork> provisions = place.provisions();
-    int rank = place.rank();
-    this.name = place.name();
-    this.config = place.config();
-    this.part = place.part();
-    this.control = part.control();
-    Ledger ledger = new Ledger(control, rank);
-    this.numbers = new Numbers(ledger, part.nranks());
-    this.explanation = new Explanation(name, rank, provisions.fifo(), ledger, part);
-    this.activity = new Activity<>(provisions.fifo());
-    long timeout = config.operationTimeout().toNanos();
-    this.health = new Health(rank, part, explanation, activity, timeout);
-    int nranks = part.nranks();
+    name = place.name();
+    part = place.part();
+    control = part.control();
     account = provisions.account();
     fifoBooking = provisions.fifoBooking();
-    placement = new Placement(control, rank, nranks);
     staging = provisions.staging();
     if (staging != null) {
-      control.setPlain(control.staging(rank), staging.offset());
+      control.setPlain(control.staging(rank()), staging.offset());
     }
-    part.segments()[rank] = new OwnSegments(nranks);
-    view = new RankView(rank, part.spansProcesses(), control, health, part.segments(), account);
-    collectives = new CollectiveEngine(view);
-    lanes = new LaneEngine(view);
+    own = new HostRank(this, place);
+    numbers = own.numbers();
+    health = own.health();
   }
 
   /** A rank that the others can see; it is usable after {@link #awaitAll}. */
@@ -156,11 +109,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   private void appear() {
     WorkFifo<HostWork> fifo = fifo();
     for (int i = 0; i < fifo.capacity(); i++) {
-      fifo.at(i).communicator = this;
+      fifo.at(i).rank = own;
     }
     part.set(rank(), this, account);
-    HostProcess.self().add(this);
-    ((HostDevice) device()).add(this);
+    LiveRanks.add(health);
+    ProcessMemory.self().add(this);
+    Progress.setRanks(LiveRanks.most());
+    ((HostDevice) device()).ranks().add(own);
     control.setRelease(control.state(rank()), RankState.of(RankState.ALIVE, 0, 0));
   }
 
@@ -175,7 +130,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     boolean spans = part.spansProcesses();
     for (int k = 0; k < nranks(); k++) {
       MemorySegment heap = part.group().heap(part.processOf(k));
-      view.found(k, heap, spans ? stagingAt(k, heap) : 0);
+      own.view().found(k, heap, spans ? stagingAt(k, heap) : 0);
       if (!part.group().isWatchable(part.processOf(k))) {
         throw ControlBlock.impossible(k, "has put no mutex where its death would show");
       }
@@ -197,16 +152,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     return offset;
   }
 
-  CollectiveEngine collectives() {
-    return collectives;
-  }
-
-  LaneEngine lanes() {
-    return lanes;
-  }
-
-  LocalPart part() {
-    return part;
+  HostRank own() {
+    return own;
   }
 
   // ---- submitting
@@ -229,7 +176,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {
-      told();
+      own.told();
       throw Failures.again(
           cause,
           "communicator " + name + " has failed: " + cause.problem(),
@@ -243,10 +190,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     numbers.assign(work);
   }
 
-  Numbers numbers() {
-    return numbers;
-  }
-
   @Override
   public boolean hasEndedWithout(EngineWork work, int other) {
     return hasTaskEnded() && !numbers.hasCalled(work, other);
@@ -255,21 +198,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   @Override
   protected HostWork newCapturedWork() {
     HostWork work = new HostWork(true);
-    work.communicator = this;
+    work.rank = own;
     return work;
-  }
-
-  /** A graph with operations of this communicator was launched. */
-  void graphStarted() {
-    graphLaunches.incrementAndGet();
-    activity.graphs().incrementAndGet();
-  }
-
-  /** Such a graph has run, or was dropped. */
-  void graphEnded() {
-    if (activity.graphs().decrementAndGet() == 0 && !isHealthy()) {
-      becomeQuietIfIdle();
-    }
   }
 
   /**
@@ -281,7 +211,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   @Override
   protected void awaitFifoRoom() {
     long start = System.nanoTime();
-    long timeout = config.operationTimeout().toNanos();
+    long timeout = config().operationTimeout().toNanos();
     fifoFull.incrementAndGet();
     try {
       HostWork oldest = null;
@@ -289,7 +219,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
       long since = start;
       while (!fifo().hasRoom()) {
         requireHealthy();
-        HostStream stream = fifo().oldest().hostStream();
+        HostStream stream = HostStream.of(fifo().oldest().stream);
         long now = System.nanoTime();
         long position = stream == null ? 0 : stream.head();
         if (fifo().oldest() != oldest || position != head) {
@@ -298,7 +228,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
           since = now;
         } else if (now - since >= timeout) {
           boolean queued = stream != null && stream.holds(fifo().oldest());
-          health.fail(explanation.noRoom(timeout, numbers.collectives() + 1, queued));
+          health.fail(own.explanation().noRoom(timeout, numbers.collectives() + 1, queued));
           continue;
         }
         if (stream == null || !driveHead(stream, timeout - (now - since))) {
@@ -315,7 +245,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {
-      told();
+      own.told();
       throw Failures.again(cause);
     }
   }
@@ -338,17 +268,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
 
   @Override
   protected void gaveBack() {
-    if (!isHealthy()) {
-      becomeQuietIfIdle();
+    if (!health.isGood()) {
+      health.becomeQuietIfIdle();
     }
-  }
-
-  void becomeQuietIfIdle() {
-    health.becomeQuietIfIdle();
-  }
-
-  boolean isHealthy() {
-    return health.isGood();
   }
 
   @Override
@@ -356,21 +278,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     return health;
   }
 
-  Placement placement() {
-    return placement;
-  }
-
-  Explanation explanation() {
-    return explanation;
-  }
-
   @Override
   public Optional<NcclException> failure() {
-    if (!isHealthy()) {
-      health.lookUnlessClosed();
-      told();
-    }
-    return Optional.ofNullable(health.failure());
+    return own.failure();
   }
 
   @Override
@@ -392,9 +302,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         numbers.collectives(),
         numbers.sends(),
         numbers.receives(),
-        graphLaunches.get(),
+        own.graphLaunches(),
         unfinished,
-        activity.graphs().get(),
+        own.activity().graphs().get(),
         (long) fifo().capacity() * Work.BYTES,
         fifo().takenBytes(),
         fifo().highWaterBytes(),
@@ -406,60 +316,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   public MemoryReport memory() {
     ProcessMemory.self().heap().sweepIfWaiting();
     return new MemoryReport(this + " on " + device(), account.lines(), List.of());
-  }
-
-  /**
-   * Compares what this rank called with what the others have shown by now, after operations in
-   * which it did not look at all of them. Any thread, at any time; it waits for nothing.
-   *
-   * @throws MismatchException if ranks contradict each other
-   */
-  void compare() {
-    if (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
-      return;
-    }
-    try {
-      int peer = collectives.compareLatest();
-      if (peer >= 0) {
-        NcclException ignored = health.mismatch(collectives.completed(), peer);
-      }
-      health.look();
-    } finally {
-      COMPARING.setRelease(this, NOBODY);
-    }
-    if (health.failure() instanceof MismatchException e) {
-      told();
-      throw Failures.again(e);
-    }
-  }
-
-  /**
-   * The same for good, when all that this rank called is complete. Of two ranks that contradict
-   * each other at least the one that leaves last finds it.
-   *
-   * @return a contradiction that the program was not told of; null if there is none
-   */
-  private @Nullable NcclException compareFinally() {
-    while (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
-      Thread.onSpinWait();
-    }
-    if (isHealthy()) {
-      // What this rank has shown is visible to whoever shows something after this look.
-      VarHandle.fullFence();
-      for (int k = 0; k < nranks(); k++) {
-        long seq = k == rank() ? 0 : collectives.lastDifference(k);
-        if (seq != 0) {
-          return health.mismatch(seq, k);
-        }
-      }
-      health.look();
-    }
-    return !told && health.failure() instanceof MismatchException e ? Failures.again(e) : null;
-  }
-
-  /** The program hears of the failure, by an operation if not at once. */
-  void told() {
-    told = true;
   }
 
   /** Those of open groups, too. */
@@ -474,11 +330,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
             });
   }
 
-  /** Whether unfinished works are queued in a stream. */
-  boolean hasWorkIn(HostStream stream) {
-    return fifo().oldestInUse(work -> work.hostStream() == stream) != null;
-  }
-
   // ---- life
 
   @Override
@@ -488,7 +339,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
 
   @Override
   public CommunicatorConfig config() {
-    return config;
+    return own.config();
   }
 
   @Override
@@ -510,7 +361,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     synchronized (closing) {
       if (!health.isClosed()) {
         finishOwnWork();
-        NcclException contradiction = compareFinally();
+        NcclException contradiction = own.compareFinally();
         health.close();
         depart();
         if (contradiction != null) {
@@ -524,9 +375,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     HostHeap heap = ProcessMemory.self().heap();
     health.addFlag(RankState.LEFT);
     control.advanceEpoch();
-    HostProcess.self().remove(this);
-    ((HostDevice) device()).remove(this);
-    lanes.close();
+    LiveRanks.remove(health);
+    ProcessMemory.self().remove(this);
+    Progress.setRanks(LiveRanks.most());
+    ((HostDevice) device()).ranks().remove(own);
+    own.lanes().close();
     if (staging != null) {
       heap.free(staging, health::peersAreQuiet);
     }
@@ -573,10 +426,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   }
 
   private void finishWorks(long start, boolean interrupted) {
-    long timeout = config.closeTimeout().toNanos();
-    HostWork work = activity.anyInUse();
+    long timeout = config().closeTimeout().toNanos();
+    HostWork work = own.activity().anyInUse();
     while (work != null) {
-      HostStream stream = work.hostStream();
+      HostStream stream = HostStream.of(work.stream);
       if (stream != null) {
         long left = timeout - (System.nanoTime() - start);
         if (-left > timeout) {
@@ -585,13 +438,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
                   + " cannot be given up: it is queued behind the work of another communicator",
               "close the stream first");
         }
-        if ((left <= 0 || interrupted) && isHealthy()) {
-          closeEarly(
+        if ((left <= 0 || interrupted) && health.isGood()) {
+          own.closeEarly(
               work.describe()
                   + " was unfinished when its communicator was closed"
                   + (interrupted ? " by an interrupted thread" : "")
                   + ", waiting for "
-                  + explanation.missing(work));
+                  + own.explanation().missing(work));
         }
         if (!driveHead(stream, Math.max(left, 1_000_000)) && work.isInUse()) {
           throw new InvalidUsageException(
@@ -599,13 +452,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
               "launch or close the group first");
         }
       }
-      work = activity.anyInUse();
+      work = own.activity().anyInUse();
     }
   }
 
   private void finishGraphs(long start, boolean interrupted) {
-    long timeout = config.closeTimeout().toNanos();
-    while (activity.graphs().get() > 0) {
+    long timeout = config().closeTimeout().toNanos();
+    while (own.activity().graphs().get() > 0) {
       long left = timeout - (System.nanoTime() - start);
       if (-left > timeout) {
         throw new InvalidUsageException(
@@ -615,19 +468,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
                 + " communicator",
             "close the stream first");
       }
-      if ((left <= 0 || interrupted) && isHealthy()) {
-        closeEarly("a graph was unfinished when communicator " + name + " was closed");
+      if ((left <= 0 || interrupted) && health.isGood()) {
+        own.closeEarly("a graph was unfinished when communicator " + name + " was closed");
       }
       Progress.helpAll("the end of a graph");
     }
-  }
-
-  /** Gives up what is unfinished: whoever waited for it has waited long enough. */
-  void closeEarly(String problem) {
-    health.failUnlessClosed(
-        new AbortedException(
-            problem, "synchronize before closing; close-timeout sets how long close waits"),
-        RankState.LEFT_EARLY);
   }
 
   @Override

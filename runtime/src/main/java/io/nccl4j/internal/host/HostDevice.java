@@ -13,7 +13,6 @@ import io.nccl4j.MemoryPool;
 import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MemoryReport;
-import io.nccl4j.MismatchException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.VirtualMemory;
@@ -28,44 +27,20 @@ import io.nccl4j.internal.schedule.ScheduledEvent;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.internal.spi.NativeSegments;
 import java.lang.foreign.MemorySegment;
-import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /** One of the virtual devices of this machine. There is one object per ordinal. */
 final class HostDevice implements Device {
   private final int ordinal;
   private final DeviceMemory memory = new DeviceMemory(this);
-  private volatile HostCommunicator[] communicators = {};
+  private final DeviceRanks ranks = new DeviceRanks();
 
   HostDevice(int ordinal) {
     this.ordinal = ordinal;
   }
 
-  synchronized void add(HostCommunicator communicator) {
-    HostCommunicator[] longer = Arrays.copyOf(communicators, communicators.length + 1);
-    longer[communicators.length] = communicator;
-    communicators = longer;
-  }
-
-  synchronized void remove(HostCommunicator communicator) {
-    communicators =
-        Arrays.stream(communicators)
-            .filter(other -> other != communicator)
-            .toArray(HostCommunicator[]::new);
-  }
-
-  /**
-   * Looks whether ranks on this device contradict others in operations that were over before
-   * anybody could see it; at each synchronization.
-   *
-   * @throws MismatchException if one does
-   */
-  void compare() {
-    for (HostCommunicator communicator : communicators) {
-      if (communicator.collectives().isUncompared()) {
-        communicator.compare();
-      }
-    }
+  DeviceRanks ranks() {
+    return ranks;
   }
 
   /** What belongs to no communicator. */
@@ -174,12 +149,12 @@ final class HostDevice implements Device {
 
   @Override
   public Stream newStream() {
-    return HostStream.open(this);
+    return HostStream.open(this, ranks);
   }
 
   @Override
   public Event newEvent() {
-    return new ScheduledEvent(this, new HostEvent(this));
+    return new ScheduledEvent(this, new HostEvent(ranks));
   }
 
   private static void requireSize(long bytes) {

@@ -28,7 +28,7 @@ final class HostEvent implements EventEngine {
     }
   }
 
-  private final HostDevice device;
+  private final DeviceRanks ranks;
 
   /** Of the last record; these, and what is known of its end, are guarded by this object. */
   private @Nullable HostQueue stream;
@@ -42,8 +42,9 @@ final class HostEvent implements EventEngine {
   private long completedNanos;
   private @Nullable Waiter waiters;
 
-  HostEvent(HostDevice device) {
-    this.device = device;
+  /** An event that was never recorded, on the device of these ranks. */
+  HostEvent(DeviceRanks ranks) {
+    this.ranks = ranks;
   }
 
   /**
@@ -145,7 +146,7 @@ final class HostEvent implements EventEngine {
     if (error != null) {
       throw Failures.again(error);
     }
-    device.compare();
+    ranks.compare();
   }
 
   @Override

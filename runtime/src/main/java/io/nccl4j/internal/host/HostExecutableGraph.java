@@ -43,7 +43,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   private int first;
   private long launched;
   private volatile long finished;
-  private @Nullable HostStream lastStream;
+  private @Nullable HostQueue lastStream;
   private long lastPosition;
   private volatile boolean closed;
 
@@ -55,9 +55,9 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     lookahead = isChain(steps) ? lookahead(steps) : null;
   }
 
-  static HostExecutableGraph of(HostGraph captured) {
-    HostExecutableGraph graph = new HostExecutableGraph(captured.nodes());
-    HostProcess.self().add(graph);
+  static HostExecutableGraph of(List<GraphNode<HostWork>> nodes) {
+    HostExecutableGraph graph = new HostExecutableGraph(nodes);
+    ProcessMemory.self().add(graph);
     return graph;
   }
 
@@ -67,9 +67,9 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
       works.addAll(List.of(step.works));
     }
     return works.stream()
-        .map(work -> work.communicator)
+        .map(work -> work.rank)
         .distinct()
-        .map(communicator -> new GraphNumbers(communicator, works))
+        .map(rank -> new GraphNumbers(rank, works))
         .toArray(GraphNumbers[]::new);
   }
 
@@ -96,7 +96,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
       HostWork[] own = chain[i].works;
       if (own.length == 1 && own[0].isCollective()) {
         works[i] = own[0];
-        engines[i] = own[0].communicator.collectives();
+        engines[i] = own[0].rank.collectives();
       }
     }
     return new Lookahead(works, engines);
@@ -110,12 +110,12 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
       }
     }
     // From here nothing can fail.
-    HostStream stream = (HostStream) on;
+    HostQueue stream = (HostQueue) on;
     StreamTask task = stream.graphTask(this, ++launched, size());
     int at = 0;
     for (GraphNumbers part : numbers) {
       at = part.reserve(task.bases, at);
-      part.communicator().graphStarted();
+      part.rank().graphStarted();
     }
     lastStream = stream;
     lastPosition = stream.release();
@@ -150,7 +150,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
       return result;
     }
     for (GraphNumbers part : numbers) {
-      part.communicator().graphEnded();
+      part.rank().graphEnded();
     }
     finished = task.generation;
     if (closed) {
@@ -270,7 +270,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   @Override
   public void replace(CapturedGraph<HostWork> captured) {
     awaitIdle();
-    List<GraphNode<HostWork>> nodes = ((HostGraph) captured).nodes();
+    List<GraphNode<HostWork>> nodes = captured.nodes();
     steps = GraphStep.of(nodes);
     numbers = numbersOf(steps);
     resources = resourcesOf(nodes);
@@ -278,7 +278,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   }
 
   private void awaitIdle() {
-    HostStream stream = lastStream;
+    HostQueue stream = lastStream;
     if (stream != null && finished != launched) {
       Progress.drive(stream, lastPosition, Long.MAX_VALUE);
     }
@@ -299,15 +299,10 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     }
   }
 
-  /** Whether its last launch is under way in a stream. */
-  boolean isQueuedIn(HostStream stream) {
-    return finished != launched && lastStream == stream;
-  }
-
   /** The longest of its communicators; a graph of copies and fills has none. */
   Duration closeTimeout(Duration otherwise) {
     return Arrays.stream(numbers)
-        .map(part -> part.communicator().config().closeTimeout())
+        .map(part -> part.rank().config().closeTimeout())
         .max(Comparator.naturalOrder())
         .orElse(otherwise);
   }
@@ -315,13 +310,13 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   /** Fails its communicators, so that launches under way end. */
   void giveUp(String problem) {
     for (GraphNumbers part : numbers) {
-      part.communicator().closeEarly(problem);
+      part.rank().closeEarly(problem);
     }
   }
 
   @Override
   public void close() {
-    HostStream stream = lastStream;
+    HostQueue stream = lastStream;
     try {
       if (stream != null && finished != launched) {
         long timeout = closeTimeout(CommunicatorConfig.defaults().closeTimeout()).toNanos();
@@ -340,7 +335,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   /** Lets go of the buffers, unless launches are under way: the last one does. */
   private void forget() {
     if (finished == launched) {
-      HostProcess.self().remove(this);
+      ProcessMemory.self().remove(this);
     }
   }
 }

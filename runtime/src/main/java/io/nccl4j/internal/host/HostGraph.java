@@ -9,7 +9,7 @@ import java.util.List;
 record HostGraph(List<GraphNode<HostWork>> nodes) implements CapturedGraph<HostWork> {
   @Override
   public GraphEngine<HostWork> instantiate() {
-    return HostExecutableGraph.of(this);
+    return HostExecutableGraph.of(nodes);
   }
 
   @Override

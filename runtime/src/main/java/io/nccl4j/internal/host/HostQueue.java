@@ -12,6 +12,8 @@ import io.nccl4j.internal.host.progress.Driven;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.spi.Failures;
+import java.time.Duration;
+import java.util.Collections;
 import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -23,11 +25,11 @@ import org.jspecify.annotations.Nullable;
 class HostQueue extends Driven {
   private static final int CAPACITY = 1024;
 
-  private static final PendingAction FAULTS = (work, now) -> work.communicator.health().check(work);
+  private static final PendingAction FAULTS = (work, now) -> work.rank.health().check(work);
   private static final PendingAction DEADLINE =
-      (work, now) -> work.communicator.health().checkDeadline(work, now);
+      (work, now) -> work.rank.health().checkDeadline(work, now);
   private static final PendingAction PLACEMENT =
-      (work, now) -> work.communicator.placement().check(work, now);
+      (work, now) -> work.rank.placement().check(work, now);
 
   /** Made while there is memory. */
   private static final NcclException NO_MEMORY =
@@ -35,10 +37,10 @@ class HostQueue extends Driven {
 
   private static final PendingAction GIVE_UP =
       (work, now) ->
-          work.communicator.closeEarly(
+          work.rank.closeEarly(
               work.describe()
                   + " was unfinished when its stream was closed, waiting for "
-                  + work.communicator.explanation().missing(work));
+                  + work.rank.explanation().missing(work));
 
   private static final String SYNCHRONIZE_FIRST =
       "synchronize before closing; close-timeout sets how long close waits";
@@ -61,7 +63,7 @@ class HostQueue extends Driven {
   private volatile @Nullable NcclException error;
 
   /** Whose failure the error is; null if it is no communicator's. Written before it. */
-  private @Nullable HostCommunicator failed;
+  private @Nullable HostRank failed;
 
   /**
    * An empty queue.
@@ -97,6 +99,19 @@ class HostQueue extends Driven {
     return tasks[(int) next & CAPACITY - 1];
   }
 
+  /** The next entry, made a launch of a graph; there is room for it. */
+  final StreamTask graphTask(HostExecutableGraph graph, long launch, int bases) {
+    StreamTask task = nextEntry();
+    task.kind = StreamTask.GRAPH;
+    task.graph = graph;
+    task.generation = launch;
+    task.begun = false;
+    if (task.bases.length < bases) {
+      task.bases = new long[bases];
+    }
+    return task;
+  }
+
   /** Submits a plan; there is room for it. */
   final void enqueue(HostWork plan) {
     plans[(int) next & CAPACITY - 1] = plan;
@@ -115,7 +130,7 @@ class HostQueue extends Driven {
     NcclException failure = error;
     if (failure != null) {
       // That knows who else has died since.
-      HostCommunicator of = failed;
+      HostRank of = failed;
       throw Failures.again(of == null ? failure : of.failure().orElse(failure));
     }
   }
@@ -179,10 +194,10 @@ class HostQueue extends Driven {
 
   /** Gives the work's place in the FIFO back; nothing of it may be touched afterwards. */
   private static void retire(HostWork work) {
-    HostCommunicator communicator = work.communicator;
+    HostRank rank = work.rank;
     work.free();
-    if (!communicator.isHealthy()) {
-      communicator.becomeQuietIfIdle();
+    if (!rank.isHealthy()) {
+      rank.becomeQuietIfIdle();
     }
   }
 
@@ -206,21 +221,19 @@ class HostQueue extends Driven {
 
   /** Takes a step of one work, and turns what it throws into this stream's failure. */
   int step(HostWork work, int patience) {
-    HostCommunicator communicator = work.communicator;
-    if (error == null && communicator.isHealthy()) {
+    HostRank rank = work.rank;
+    if (error == null && rank.isHealthy()) {
       try {
         int result =
-            work.isCollective()
-                ? communicator.collectives().step(work, patience)
-                : communicator.lanes().step(work);
+            work.isCollective() ? rank.collectives().step(work, patience) : rank.lanes().step(work);
         if (result == Step.BLOCKED) {
           work.timesBlocked++;
         }
         return result;
       } catch (NcclException e) {
-        communicator.health().fail(e);
+        rank.health().fail(e);
       } catch (RuntimeException | Error e) {
-        communicator.health().fail(failureOf(work, e));
+        rank.health().fail(failureOf(work, e));
       }
     }
     drop(work);
@@ -263,28 +276,27 @@ class HostQueue extends Driven {
   }
 
   private void drop(HostWork work) {
-    HostCommunicator communicator = work.communicator;
+    HostRank rank = work.rank;
     NcclException earlier = error;
-    if (communicator.isHealthy() && earlier != null) {
-      communicator
-          .health()
+    if (rank.isHealthy() && earlier != null) {
+      rank.health()
           .fail(
               new AbortedException(
                       work.describe()
                           + " was dropped, because an earlier work of its stream failed: "
                           + earlier.problem(),
                       "create a new communicator and stream",
-                      List.of(communicator.rank()))
+                      List.of(rank.rank()))
                   .causedBy(earlier),
               RankState.DROPPED,
-              communicator.rank(),
+              rank.rank(),
               work.seq);
     }
     if (error == null) {
-      failed = communicator;
+      failed = rank;
     }
-    communicator.told();
-    failWith(communicator.health().failure());
+    rank.told();
+    failWith(rank.health().failure());
     work.abandon();
   }
 
@@ -433,7 +445,7 @@ class HostQueue extends Driven {
           ? describe(task, awaited)
           : "a copy, fill or event";
     }
-    return work.describe() + " is waiting for " + work.communicator.explanation().missing(work);
+    return work.describe() + " is waiting for " + work.rank.explanation().missing(work);
   }
 
   /** Whether a work is queued here; for messages, see {@link #describeHead}. */
@@ -448,6 +460,22 @@ class HostQueue extends Driven {
       }
     }
     return false;
+  }
+
+  /** How long what is queued may take to end: as long as its communicators take to close. */
+  final Duration closeTimeout(Duration otherwise) {
+    Duration longest = Duration.ZERO;
+    for (long i = head(); i < tail(); i++) {
+      int index = (int) i & CAPACITY - 1;
+      for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
+        longest = Collections.max(List.of(longest, work.rank.config().closeTimeout()));
+      }
+      HostExecutableGraph graph = tasks[index].graph;
+      if (graph != null) {
+        longest = Collections.max(List.of(longest, graph.closeTimeout(otherwise)));
+      }
+    }
+    return longest.isZero() ? otherwise : longest;
   }
 
   /** The unfinished copies and fills. */

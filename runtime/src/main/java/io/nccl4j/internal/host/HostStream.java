@@ -27,20 +27,22 @@ import org.jspecify.annotations.Nullable;
  * carried out, is {@link HostQueue}.
  */
 final class HostStream extends HostQueue implements StreamEngine<HostWork> {
-  private final HostDevice device;
+  private final Device device;
+  private final DeviceRanks ranks;
   private final CommunicatorConfig limits;
   private @Nullable Capture<HostWork> capture;
 
   private volatile boolean closed;
 
-  private HostStream(HostDevice device, CommunicatorConfig limits) {
+  private HostStream(Device device, DeviceRanks ranks, CommunicatorConfig limits) {
     super(limits.operationTimeout().toNanos());
     this.device = device;
+    this.ranks = ranks;
     this.limits = limits;
   }
 
-  static ScheduledStream<HostWork> open(HostDevice device) {
-    return open(device, CommunicatorConfig.defaults());
+  static ScheduledStream<HostWork> open(Device device, DeviceRanks ranks) {
+    return open(device, ranks, CommunicatorConfig.defaults());
   }
 
   /**
@@ -48,8 +50,9 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
    *
    * @param limits the timeouts of what belongs to no communicator
    */
-  static ScheduledStream<HostWork> open(HostDevice device, CommunicatorConfig limits) {
-    HostStream stream = new HostStream(device, limits);
+  static ScheduledStream<HostWork> open(
+      Device device, DeviceRanks ranks, CommunicatorConfig limits) {
+    HostStream stream = new HostStream(device, ranks, limits);
     Progress.add(stream);
     return new ScheduledStream<>(stream);
   }
@@ -85,19 +88,6 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
     } else {
       enqueue(plan);
     }
-  }
-
-  /** The next entry, made a launch of a graph; there is room for it. */
-  StreamTask graphTask(HostExecutableGraph graph, long launch, int bases) {
-    StreamTask task = nextEntry();
-    task.kind = StreamTask.GRAPH;
-    task.graph = graph;
-    task.generation = launch;
-    task.begun = false;
-    if (task.bases.length < bases) {
-      task.bases = new long[bases];
-    }
-    return task;
   }
 
   @Override
@@ -256,7 +246,7 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
     if (hasPending()) {
       return false;
     }
-    device.compare();
+    ranks.compare();
     return true;
   }
 
@@ -265,7 +255,7 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
     boolean done = Progress.drive(this, submitted(), timeoutNanos);
     throwIfFailed();
     if (done) {
-      device.compare();
+      ranks.compare();
     }
     return done;
   }
@@ -281,7 +271,7 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
       capture.drop(this);
     }
     if (hasPending()) {
-      long timeout = HostProcess.self().closeTimeout(this, limits.closeTimeout()).toNanos();
+      long timeout = closeTimeout(limits.closeTimeout()).toNanos();
       try {
         if (!Progress.drive(this, submitted(), timeout)) {
           boolean ignored = giveUp(timeout);

@@ -1,16 +1,16 @@
 package io.nccl4j.internal.host;
 
+import io.nccl4j.Communicator;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.host.memory.Quarantine;
 import io.nccl4j.internal.operation.Party;
-import org.jspecify.annotations.Nullable;
 
 /** A work of a communicator of this backend. */
 final class HostWork extends EngineWork {
   /** Set once, before the first use. */
   @SuppressWarnings("NullAway.Init")
-  HostCommunicator communicator;
+  HostRank rank;
 
   /** Whether a graph is done with it in the current launch. */
   boolean finished;
@@ -27,7 +27,7 @@ final class HostWork extends EngineWork {
   /** The same operation for another executable graph. */
   HostWork copy() {
     HostWork copy = new HostWork(true);
-    copy.communicator = communicator;
+    copy.rank = rank;
     copy.order = order;
     copy.operation = operation;
     copy.type = type;
@@ -49,32 +49,27 @@ final class HostWork extends EngineWork {
    * operations, and messages, leave a rank's buffers to that rank.
    */
   void abandon() {
-    if (stage == QUEUED || communicator.nranks() == 1) {
+    if (stage == QUEUED || rank.part().nranks() == 1) {
       return;
     }
     Quarantine quarantine = ProcessMemory.self().quarantine();
     if (send != null) {
-      quarantine.add(sendBuffer(), communicator.health(), false);
+      quarantine.add(sendBuffer(), rank.health(), false);
     }
     if (recv != null) {
-      boolean viaStaging = communicator.part().spansProcesses() && !recvBuffer().isShared();
+      boolean viaStaging = rank.part().spansProcesses() && !recvBuffer().isShared();
       boolean written =
           isCollective()
               && !lowLatency
               && !viaStaging
-              && receives(communicator.rank())
+              && receives(rank.rank())
               && (operation.isShared() || operation.receivers() == Party.ROOT);
-      quarantine.add(recvBuffer(), communicator.health(), written);
+      quarantine.add(recvBuffer(), rank.health(), written);
     }
   }
 
   @Override
-  public HostCommunicator owner() {
-    return communicator;
-  }
-
-  /** The stream it was called on. */
-  @Nullable HostStream hostStream() {
-    return HostStream.of(stream);
+  public Communicator owner() {
+    return rank.communicator();
   }
 }

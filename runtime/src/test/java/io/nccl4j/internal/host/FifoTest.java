@@ -195,7 +195,7 @@ class FifoTest {
       ranks.streams.forEach(Stream::synchronize);
       for (int rank = 0; rank < 3; rank++) {
         // Discarded works took no sequence number.
-        assertEquals(1, ranks.get(rank).collectives().completed());
+        assertEquals(1, ranks.get(rank).own().collectives().completed());
       }
     }
   }

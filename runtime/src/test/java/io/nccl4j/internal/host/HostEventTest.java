@@ -64,7 +64,7 @@ class HostEventTest {
     HostDevice device = new HostDevice(0);
     CommunicatorConfig limits = HostRanks.patient().operationTimeout(SHORT).build();
     try (Stream stuck = device.newStream();
-        Stream waiting = HostStream.open(device, limits);
+        Stream waiting = HostStream.open(device, device.ranks(), limits);
         DeviceBuffer buffer = device.allocate(1);
         Event event = device.newEvent()) {
       HostStream queue = HostStream.of(stuck);

@@ -43,7 +43,7 @@ class LookaheadTest {
     try (ExecutableGraph graph = GraphEngineTest.executable(stream, calls)) {
       graph.launch(stream);
       stream.query();
-      ControlBlock control = communicator.part().control();
+      ControlBlock control = communicator.own().part().control();
       int count = 0;
       for (long seq = before + 1; seq <= communicator.counters().collectives(); seq++) {
         long slot = control.outbox(0) + seq % Layout.OUTBOX_SLOTS * Layout.OUTBOX_SLOT_BYTES;

@@ -37,8 +37,8 @@ class PooledMemoryTest {
   private static final byte MARK = 0x5a;
 
   private static MemorySegment staging(HostCommunicator own) {
-    ControlBlock control = own.part().control();
-    MemorySegment heap = own.part().group().heap(own.part().processOf(own.rank()));
+    ControlBlock control = own.own().part().control();
+    MemorySegment heap = own.own().part().group().heap(own.own().part().processOf(own.rank()));
     long offset = control.getPlain(control.staging(own.rank()));
     return heap.asSlice(offset, Layout.STAGING_BYTES);
   }

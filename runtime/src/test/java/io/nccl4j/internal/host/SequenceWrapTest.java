@@ -36,14 +36,14 @@ class SequenceWrapTest {
 
   /** All counters of a rank that has not done anything yet. */
   private static void setCounters(HostCommunicator c, long seq) throws Exception {
-    set(c.numbers(), "issued", seq);
-    fill(c.numbers(), "sendSeq", seq);
-    fill(c.numbers(), "recvSeq", seq);
-    set(c.collectives(), "completed", seq);
-    set(c.collectives(), "safeUntil", seq + Layout.OUTBOX_SLOTS);
-    fill(c.lanes(), "sent", seq);
-    fill(c.lanes(), "received", seq);
-    ControlBlock control = c.part().control();
+    set(c.own().numbers(), "issued", seq);
+    fill(c.own().numbers(), "sendSeq", seq);
+    fill(c.own().numbers(), "recvSeq", seq);
+    set(c.own().collectives(), "completed", seq);
+    set(c.own().collectives(), "safeUntil", seq + Layout.OUTBOX_SLOTS);
+    fill(c.own().lanes(), "sent", seq);
+    fill(c.own().lanes(), "received", seq);
+    ControlBlock control = c.own().part().control();
     control.setRelease(control.done(c.rank()), seq & 0xffffffffL);
     for (int peer = 0; peer < c.nranks(); peer++) {
       control.setRelease(control.ack(peer, c.rank()), seq);
@@ -84,7 +84,7 @@ class SequenceWrapTest {
   private static long issued(HostCommunicator c) throws Exception {
     Field field = Numbers.class.getDeclaredField("issued");
     field.setAccessible(true);
-    return field.getLong(c.numbers());
+    return field.getLong(c.own().numbers());
   }
 
   /** Broadcasts, with which the root runs ahead until the outbox is full. */

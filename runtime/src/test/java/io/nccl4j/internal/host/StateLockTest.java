@@ -31,7 +31,7 @@ final class StateLockTest {
                 while (asking.getState() != Thread.State.BLOCKED) {
                   Thread.onSpinWait();
                 }
-                communicator.becomeQuietIfIdle();
+                communicator.own().becomeQuietIfIdle();
               }
             });
     finding.setDaemon(true);

@@ -1,0 +1,245 @@
+package io.nccl4j.internal.host;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.internal.host.engine.CollectiveEngine;
+import io.nccl4j.internal.host.engine.LaneEngine;
+import io.nccl4j.internal.host.engine.OwnSegments;
+import io.nccl4j.internal.host.engine.RankView;
+import io.nccl4j.internal.host.join.Place;
+import io.nccl4j.internal.host.layout.Ledger;
+import io.nccl4j.internal.host.layout.RankState;
+import io.nccl4j.internal.host.life.Activity;
+import io.nccl4j.internal.host.life.Explanation;
+import io.nccl4j.internal.host.life.Health;
+import io.nccl4j.internal.host.life.LocalPart;
+import io.nccl4j.internal.host.progress.Placement;
+import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.spi.Failures;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicLong;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One rank of a communicator as its works, streams and graphs see it: the engines that carry out
+ * its operations, how it is, and what it says of a failure.
+ */
+final class HostRank extends Padded {
+  private static final int NOBODY = 0;
+  private static final int SOMEBODY = 1;
+  private static final VarHandle COMPARING;
+
+  static {
+    try {
+      COMPARING = MethodHandles.lookup().findVarHandle(HostRank.class, "comparing", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  private final Communicator communicator;
+  private final int rank;
+  private final CommunicatorConfig config;
+  private final LocalPart part;
+  private final Numbers numbers;
+  private final Explanation explanation;
+  private final Activity<HostWork> activity;
+  private final Health health;
+  private final Placement placement;
+  private final RankView view;
+  private final CollectiveEngine collectives;
+  private final LaneEngine lanes;
+  private final AtomicLong graphLaunches = new AtomicLong();
+
+  /** Whether a thread looks at others' outboxes, which it may not do after the close. */
+  @SuppressWarnings("unused") // by VarHandle
+  private int comparing;
+
+  private volatile boolean told;
+
+  /** A rank that has called nothing yet. */
+  HostRank(Communicator communicator, Place<HostWork> place) {
+    this.communicator = communicator;
+    rank = place.rank();
+    config = place.config();
+    part = place.part();
+    int nranks = part.nranks();
+    Ledger ledger = new Ledger(part.control(), rank);
+    numbers = new Numbers(ledger, nranks);
+    explanation = new Explanation(place.name(), rank, place.provisions().fifo(), ledger, part);
+    activity = new Activity<>(place.provisions().fifo());
+    long timeout = config.operationTimeout().toNanos();
+    health = new Health(rank, part, explanation, activity, timeout);
+    placement = new Placement(part.control(), rank, nranks);
+    part.segments()[rank] = new OwnSegments(nranks);
+    view =
+        new RankView(
+            rank,
+            part.spansProcesses(),
+            part.control(),
+            health,
+            part.segments(),
+            place.provisions().account());
+    collectives = new CollectiveEngine(view);
+    lanes = new LaneEngine(view);
+  }
+
+  /** What the program calls it by. */
+  Communicator communicator() {
+    return communicator;
+  }
+
+  int rank() {
+    return rank;
+  }
+
+  CommunicatorConfig config() {
+    return config;
+  }
+
+  // ---- its parts
+
+  LocalPart part() {
+    return part;
+  }
+
+  Numbers numbers() {
+    return numbers;
+  }
+
+  CollectiveEngine collectives() {
+    return collectives;
+  }
+
+  LaneEngine lanes() {
+    return lanes;
+  }
+
+  /** What the engines know of the rank. */
+  RankView view() {
+    return view;
+  }
+
+  Health health() {
+    return health;
+  }
+
+  Explanation explanation() {
+    return explanation;
+  }
+
+  Placement placement() {
+    return placement;
+  }
+
+  Activity<HostWork> activity() {
+    return activity;
+  }
+
+  // ---- graphs
+
+  /** A graph with operations of this rank was launched. */
+  void graphStarted() {
+    graphLaunches.incrementAndGet();
+    activity.graphs().incrementAndGet();
+  }
+
+  /** Such a graph has run, or was dropped. */
+  void graphEnded() {
+    if (activity.graphs().decrementAndGet() == 0 && !isHealthy()) {
+      becomeQuietIfIdle();
+    }
+  }
+
+  long graphLaunches() {
+    return graphLaunches.get();
+  }
+
+  // ---- failure
+
+  boolean isHealthy() {
+    return health.isGood();
+  }
+
+  void becomeQuietIfIdle() {
+    health.becomeQuietIfIdle();
+  }
+
+  /** The first failure, after a look at the other ranks; the program hears of it. */
+  Optional<NcclException> failure() {
+    if (!isHealthy()) {
+      health.lookUnlessClosed();
+      told();
+    }
+    return Optional.ofNullable(health.failure());
+  }
+
+  /** The program hears of the failure, by an operation if not at once. */
+  void told() {
+    told = true;
+  }
+
+  /** Gives up what is unfinished: whoever waited for it has waited long enough. */
+  void closeEarly(String problem) {
+    health.failUnlessClosed(
+        new AbortedException(
+            problem, "synchronize before closing; close-timeout sets how long close waits"),
+        RankState.LEFT_EARLY);
+  }
+
+  // ---- contradictions between ranks
+
+  /**
+   * Compares what this rank called with what the others have shown by now, after operations in
+   * which it did not look at all of them. Any thread, at any time; it waits for nothing.
+   *
+   * @throws MismatchException if ranks contradict each other
+   */
+  void compare() {
+    if (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
+      return;
+    }
+    try {
+      int peer = collectives.compareLatest();
+      if (peer >= 0) {
+        NcclException ignored = health.mismatch(collectives.completed(), peer);
+      }
+      health.look();
+    } finally {
+      COMPARING.setRelease(this, NOBODY);
+    }
+    if (health.failure() instanceof MismatchException e) {
+      told();
+      throw Failures.again(e);
+    }
+  }
+
+  /**
+   * The same for good, when all that this rank called is complete. Of two ranks that contradict
+   * each other at least the one that leaves last finds it.
+   *
+   * @return a contradiction that the program was not told of; null if there is none
+   */
+  @Nullable NcclException compareFinally() {
+    while (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
+      Thread.onSpinWait();
+    }
+    if (isHealthy()) {
+      // What this rank has shown is visible to whoever shows something after this look.
+      VarHandle.fullFence();
+      for (int k = 0; k < part.nranks(); k++) {
+        long seq = k == rank ? 0 : collectives.lastDifference(k);
+        if (seq != 0) {
+          return health.mismatch(seq, k);
+        }
+      }
+      health.look();
+    }
+    return !told && health.failure() instanceof MismatchException e ? Failures.again(e) : null;
+  }
+}
