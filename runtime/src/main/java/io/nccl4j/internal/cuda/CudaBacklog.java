@@ -1,12 +1,12 @@
 package io.nccl4j.internal.cuda;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.internal.cuda.driver.Backoff;
 import io.nccl4j.internal.cuda.nccl.CudaHealth;
 import io.nccl4j.internal.cuda.nccl.CudaHolders;
 import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
@@ -15,6 +15,7 @@ import org.jspecify.annotations.Nullable;
 /** The operations and graphs of a communicator that are not complete, and waiting for their end. */
 final class CudaBacklog {
   private final String name;
+  private final Wording wording;
   private final WorkFifo<CudaWork> fifo;
   private final CudaHolders holders;
   private final CudaHealth health;
@@ -25,6 +26,7 @@ final class CudaBacklog {
   /** What of a rank is not complete. */
   CudaBacklog(CudaRank rank, WorkFifo<CudaWork> fifo) {
     name = rank.name();
+    wording = rank.self().wording();
     this.fifo = fifo;
     holders = rank.holders();
     health = rank.health();
@@ -122,19 +124,16 @@ final class CudaBacklog {
       CudaWork oldest = fifo.oldestInUse();
       CudaStream stream = oldest == null ? null : CudaStream.of(oldest.stream);
       if (oldest != null && stream != null && stream.queue().poll() && oldest.isInUse()) {
-        throw new InvalidUsageException(
-            "communicator " + name + " has operations in an open group",
-            "launch or close the group first");
+        throw wording.inOpenGroup();
       }
       long waited = System.nanoTime() - start;
       boolean interrupted = Thread.currentThread().isInterrupted();
       if ((waited > timeout || interrupted) && health.failure() == null) {
         health.fail(
-            new AbortedException(
+            Wording.closedEarly(
                 describe(oldest)
                     + " was unfinished when its communicator was closed"
-                    + (interrupted ? " by an interrupted thread" : ""),
-                "synchronize before closing; close-timeout sets how long close waits"));
+                    + (interrupted ? " by an interrupted thread" : "")));
       } else if (waited / 2 > timeout) {
         throw new InvalidUsageException(
             describe(oldest) + " cannot be given up: it is queued behind other work",

@@ -13,6 +13,7 @@ import io.nccl4j.internal.schedule.CapturedGraph;
 import io.nccl4j.internal.schedule.GraphEngine;
 import io.nccl4j.internal.schedule.GraphNode;
 import io.nccl4j.internal.schedule.StreamEngine;
+import io.nccl4j.internal.schedule.Wording;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -203,9 +204,7 @@ final class CudaExecutableGraph
               .toNanos();
       if (!awaitIdle(timeout)) {
         AbortedException reason =
-            new AbortedException(
-                describe() + ": unfinished when it was closed",
-                "synchronize before closing; close-timeout sets how long close waits");
+            Wording.closedEarly(describe() + ": unfinished when it was closed");
         ranks.forEach(rank -> rank.health().fail(reason));
         // Launches that wait for another stream end all the same.
         boolean ignored = awaitIdle(timeout);

@@ -7,6 +7,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.internal.cuda.driver.Backoff;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.nccl.CudaRank;
+import io.nccl4j.internal.schedule.Wording;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
@@ -57,18 +58,19 @@ final class StreamWaits {
         return true;
       }
       giveUp(
-          " was unfinished when its stream was closed",
-          "synchronize before closing; close-timeout sets how long close waits");
+          Wording.closedEarly(
+              queue.describeFirst() + " was unfinished when its stream was closed"));
     } catch (InterruptedWaitException e) {
       giveUp(
-          " was unfinished when its stream was closed by an interrupted thread",
-          "synchronize before closing");
+          new AbortedException(
+              queue.describeFirst()
+                  + " was unfinished when its stream was closed by an interrupted thread",
+              "synchronize before closing"));
     }
     return awaitPosition(queue.next(), timeoutNanos, false);
   }
 
-  private void giveUp(String why, String remedy) {
-    AbortedException reason = new AbortedException(queue.describeFirst() + why, remedy);
+  private void giveUp(AbortedException reason) {
     queue.ranks().forEach(rank -> rank.health().fail(reason));
   }
 

@@ -171,17 +171,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   @Override
   protected void requireReady() {
     if (health.isClosed()) {
-      throw new InvalidUsageException("communicator " + name + " is closed", "create a new one");
+      throw own.wording().closed();
     }
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {
       own.told();
-      throw Failures.again(
-          cause,
-          "communicator " + name + " has failed: " + cause.problem(),
-          "close it and create a new one",
-          cause.failedRanks());
+      throw own.wording().failed(cause);
     }
   }
 
@@ -447,9 +443,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
                   + own.explanation().missing(work));
         }
         if (!driveHead(stream, Math.max(left, 1_000_000)) && work.isInUse()) {
-          throw new InvalidUsageException(
-              "communicator " + name + " has operations in an open group",
-              "launch or close the group first");
+          throw own.wording().inOpenGroup();
         }
       }
       work = own.activity().anyInUse();

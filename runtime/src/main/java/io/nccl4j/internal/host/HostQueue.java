@@ -11,6 +11,7 @@ import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.progress.Driven;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
 import java.time.Duration;
 import java.util.Collections;
@@ -41,9 +42,6 @@ class HostQueue extends Driven {
               work.describe()
                   + " was unfinished when its stream was closed, waiting for "
                   + work.rank.explanation().missing(work));
-
-  private static final String SYNCHRONIZE_FIRST =
-      "synchronize before closing; close-timeout sets how long close waits";
 
   /** What is done with works that wait. Constants, because waiting shall not allocate either. */
   interface PendingAction {
@@ -531,8 +529,6 @@ class HostQueue extends Driven {
     if (graph != null) {
       graph.giveUp("a graph was unfinished when its stream was closed: " + describeHead());
     }
-    failWith(
-        new AbortedException(
-            "the stream was closed with unfinished work: " + describeHead(), SYNCHRONIZE_FIRST));
+    failWith(Wording.closedEarly("the stream was closed with unfinished work: " + describeHead()));
   }
 }

@@ -1,6 +1,5 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.MismatchException;
@@ -18,6 +17,7 @@ import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.progress.Placement;
 import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -133,6 +133,11 @@ final class HostRank extends Padded {
     return explanation;
   }
 
+  /** What it says on every backend. */
+  Wording wording() {
+    return explanation.wording();
+  }
+
   Placement placement() {
     return placement;
   }
@@ -186,10 +191,7 @@ final class HostRank extends Padded {
 
   /** Gives up what is unfinished: whoever waited for it has waited long enough. */
   void closeEarly(String problem) {
-    health.failUnlessClosed(
-        new AbortedException(
-            problem, "synchronize before closing; close-timeout sets how long close waits"),
-        RankState.LEFT_EARLY);
+    health.failUnlessClosed(Wording.closedEarly(problem), RankState.LEFT_EARLY);
   }
 
   // ---- contradictions between ranks

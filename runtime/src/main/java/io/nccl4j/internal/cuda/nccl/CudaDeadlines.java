@@ -37,10 +37,6 @@ public final class CudaDeadlines extends Padded {
     this.timeoutNanos = rank.config().operationTimeout().toNanos();
   }
 
-  private String timeout() {
-    return rank.config().operationTimeout().toMillis() + " ms";
-  }
-
   // ---- calls that do not return
 
   /** Has calls looked after from now on. */
@@ -84,12 +80,7 @@ public final class CudaDeadlines extends Padded {
     }
     NcclException e = team.contradiction(rank);
     if (e == null && ticks * CallWatch.TICK_NANOS > timeoutNanos) {
-      e =
-          new DeadlineException(
-              "not started after " + timeout() + ": " + explain(work),
-              "check the other ranks; a thread that drives several ranks must issue their"
-                  + " operations in one group",
-              absent(work));
+      e = rank.wording().notStarted(work, timeoutNanos, team.missing(rank, work), absent(work));
     }
     if (e != null) {
       health.fail(e);
@@ -110,10 +101,7 @@ public final class CudaDeadlines extends Padded {
   public void check(Work work, long waitedNanos) {
     if (waitedNanos > timeoutNanos && health.failure() == null) {
       health.fail(
-          new DeadlineException(
-              "not complete after " + timeout() + ": " + explain(work),
-              "check the ranks named; operation-timeout sets the deadline",
-              absent(work)));
+          rank.wording().incomplete(work, timeoutNanos, team.missing(rank, work), absent(work)));
     }
   }
 
@@ -123,11 +111,11 @@ public final class CudaDeadlines extends Padded {
       health.fail(
           new DeadlineException(
               "not complete after "
-                  + timeout()
-                  + ": a graph of communicator "
+                  + timeoutNanos / 1_000_000
+                  + " ms: a graph of communicator "
                   + rank.name()
                   + (explainGraph().isEmpty() ? "" : ", whose " + explainGraph())
-                  + backlog(),
+                  + rank.wording().backlog(),
               "make sure that all ranks launch the same graphs or operations"));
     }
   }
@@ -146,16 +134,9 @@ public final class CudaDeadlines extends Padded {
   }
 
   public String explain(Work work) {
-    return rank.describe(work) + " is waiting for " + team.missing(rank, work) + backlog();
-  }
-
-  private String backlog() {
-    Work oldest = rank.fifo().oldestInUse();
-    return "; "
-        + rank.fifo().inUse()
-        + " of "
-        + rank.fifo().capacity()
-        + " works of this rank's FIFO are unfinished"
-        + (oldest == null ? "" : ", the oldest is " + rank.describe(oldest));
+    return work.describe()
+        + " is waiting for "
+        + team.missing(rank, work)
+        + rank.wording().backlog();
   }
 }

@@ -91,7 +91,7 @@ public final class CudaPending extends Padded {
   /** What NCCL does, in words. */
   public String describe() {
     Work launching = work;
-    return launching == null ? what : rank.describe(launching);
+    return launching == null ? what : launching.describe();
   }
 
   /**

@@ -6,7 +6,6 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.schedule.Padded;
-import io.nccl4j.internal.spi.Failures;
 
 /**
  * One rank of a communicator as its works, streams and graphs see it: whether it goes on, how long
@@ -100,17 +99,13 @@ public final class CudaRank extends Padded {
   /** Throws unless NCCL's communicator is there. */
   public void requireAlive() {
     if (closed) {
-      throw new InvalidUsageException("communicator " + name() + " is closed", "create a new one");
+      throw self.wording().closed();
     }
     pending.await();
     NcclException cause = health.failure();
     if (cause != null) {
       health.told();
-      throw Failures.again(
-          cause,
-          "communicator " + name() + " has failed: " + cause.problem(),
-          "close it and create a new one",
-          cause.failedRanks());
+      throw self.wording().failed(cause);
     }
   }
 

@@ -2,7 +2,7 @@ package io.nccl4j.internal.cuda.nccl;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
-import io.nccl4j.internal.operation.Signature;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.lang.foreign.MemorySegment;
@@ -26,7 +26,8 @@ public record NcclRank(
     NcclReductions reductions,
     MemorySegment barrierFlag,
     WorkFifo<? extends Work> fifo,
-    CudaLedger ledger) {
+    CudaLedger ledger,
+    Wording wording) {
   /** A rank that has called nothing yet. */
   public static NcclRank of(
       String name,
@@ -47,16 +48,8 @@ public record NcclRank(
         new NcclReductions(handle),
         barrierFlag,
         fifo,
-        new CudaLedger(nranks));
-  }
-
-  /** How messages name one of its works. */
-  public String describe(Work work) {
-    return Signature.describe(work.code(), work.count)
-        + " #"
-        + work.seq
-        + " of communicator "
-        + name;
+        new CudaLedger(nranks),
+        new Wording(name, fifo));
   }
 
   /**

@@ -8,6 +8,7 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
 import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -31,9 +32,6 @@ public final class Team {
       return self.rank();
     }
   }
-
-  private static final String SAME_ORDER =
-      "issue the same collectives in the same order on all ranks";
 
   private final Map<String, Team> children = new HashMap<>();
   private final String number;
@@ -192,9 +190,8 @@ public final class Team {
     for (Member other : ranks) {
       long last = other.ledger.collectives();
       if (other.rank() != waiting.rank() && last < seq) {
-        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(other.rank());
-        text.append(" (its last collective is ").append(last == 0 ? "none" : "#" + last);
-        text.append(last == 0 ? "" : ": " + other.ledger.describe(last)).append(')');
+        text.append(text.isEmpty() ? "" : ", ");
+        text.append(Wording.behind(other.rank(), last, other.ledger.describe(last)));
       }
     }
     int elsewhere = waiting.nranks() - ranks.size() - departed.size();
@@ -222,19 +219,8 @@ public final class Team {
     for (Member gone : departed) {
       long last = gone.ledger.collectives();
       if (last < waiting.ledger().collectives()) {
-        return new PeerFailedException(
-            gone.rank(),
-            "rank "
-                + gone.rank()
-                + " left communicator "
-                + waiting.name()
-                + " after "
-                + last
-                + " collectives, and rank "
-                + waiting.rank()
-                + " has called "
-                + waiting.ledger().describe(last + 1),
-            "let every rank issue the same operations before it closes the communicator");
+        String operation = waiting.ledger().describe(last + 1) + " #" + (last + 1);
+        return Wording.left(operation + " of communicator " + waiting.name(), gone.rank(), last);
       }
     }
     return null;
@@ -311,71 +297,43 @@ public final class Team {
     int r = to.rank();
     long message = PairLedger.difference(sender.sent(), r, receiver.expected(), s);
     if (message > 0) {
-      return new MismatchException(
-          between(from, to)
-              + ": rank "
-              + r
-              + " called "
-              + describe(receiver.expected(), s, message)
-              + ", rank "
-              + s
-              + " called "
-              + describe(sender.sent(), r, message),
-          "give send and recv the same count and type");
+      return Wording.differentMessages(
+          to.wording()
+              .messages(
+                  r,
+                  describe(receiver.expected(), s, message),
+                  s,
+                  describe(sender.sent(), r, message)));
     }
     long block = PairLedger.difference(sender.blocksSent(), r, receiver.blocksExpected(), s);
     return block == 0
         ? null
-        : new MismatchException(
-            between(from, to)
-                + " in "
-                + describe(receiver.blocksExpected(), s, block)
-                + ": rank "
-                + s
-                + " sends rank "
-                + r
-                + " "
-                + sender.blocksSent().count(r, block)
-                + " elements, rank "
-                + r
-                + " counts on "
-                + receiver.blocksExpected().count(s, block),
-            "make both ranks' counts equal");
+        : to.wording()
+            .counts(
+                describe(receiver.blocksExpected(), s, block),
+                r,
+                receiver.blocksExpected().count(s, block),
+                s,
+                "sends",
+                sender.blocksSent().count(r, block));
   }
 
   private static String describe(PairLedger ledger, int peer, long seq) {
     return Signature.describe(ledger.code(peer, seq), ledger.count(peer, seq));
   }
 
-  private static String between(NcclRank one, NcclRank other) {
-    return "ranks "
-        + one.rank()
-        + " and "
-        + other.rank()
-        + " of communicator "
-        + one.name()
-        + " disagree";
-  }
-
   private static MismatchException difference(NcclRank one, NcclRank other, long seq) {
     long[] counts = one.commonCounts(seq);
     long[] others = other.commonCounts(seq);
     int differing = counts == null || others == null ? -1 : Arrays.mismatch(counts, others);
-    return new MismatchException(
-        between(one, other)
-            + " at collective #"
-            + seq
-            + ": rank "
-            + one.rank()
-            + " called "
-            + one.ledger().describe(seq)
-            + withCount(counts, differing)
-            + ", rank "
-            + other.rank()
-            + " called "
-            + other.ledger().describe(seq)
-            + withCount(others, differing),
-        SAME_ORDER);
+    return Wording.differentCollectives(
+        one.wording()
+            .collectives(
+                seq,
+                one.rank(),
+                one.ledger().describe(seq) + withCount(counts, differing),
+                other.rank(),
+                other.ledger().describe(seq) + withCount(others, differing)));
   }
 
   private static String withCount(long @Nullable [] counts, int rank) {

@@ -141,11 +141,6 @@ public final class Ledger extends Padded {
     return null;
   }
 
-  /** A collective's number in words. */
-  public static String ordinal(long seq) {
-    return seq == 0 ? "no collective at all" : "collective #" + seq;
-  }
-
   /** A call in words. */
   public static String describe(@Nullable Call call) {
     return call == null

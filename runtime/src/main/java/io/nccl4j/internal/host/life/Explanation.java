@@ -7,21 +7,18 @@ import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.operation.Operation;
-import io.nccl4j.internal.schedule.Work;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.util.ArrayList;
 import java.util.List;
 
 /** Says what went wrong between ranks, from what their ledgers hold. */
 public final class Explanation {
-  private static final String SAME_ORDER =
-      "issue the same collectives in the same order on all ranks";
-  private static final String SAME_MESSAGE = "give send and recv the same count and type";
-
   /** How far back a contradiction may lie that a chained signature shows. */
   private static final int LOOK_BACK = 2 * Layout.OUTBOX_SLOTS;
 
   private final String name;
+  private final Wording wording;
   private final WorkFifo<? extends EngineWork> fifo;
   private final Ledger ledger;
   private final LocalPart part;
@@ -31,6 +28,7 @@ public final class Explanation {
   public Explanation(
       String name, int rank, WorkFifo<? extends EngineWork> fifo, Ledger ledger, LocalPart part) {
     this.name = name;
+    this.wording = new Wording(name, fifo);
     this.rank = rank;
     this.fifo = fifo;
     this.ledger = ledger;
@@ -39,6 +37,11 @@ public final class Explanation {
 
   String name() {
     return name;
+  }
+
+  /** What is said on every backend. */
+  public Wording wording() {
+    return wording;
   }
 
   /** These ranks died, and nothing else is known to have gone wrong before. */
@@ -59,14 +62,7 @@ public final class Explanation {
   }
 
   PeerFailedException left(EngineWork work, int peer) {
-    return new PeerFailedException(
-        peer,
-        work.describe()
-            + ": rank "
-            + peer
-            + " left the communicator before, after "
-            + Ledger.ordinal(ledger.lastCollective(peer)),
-        "let every rank issue the same operations before it closes the communicator");
+    return Wording.left(work.describe(), peer, ledger.lastCollective(peer));
   }
 
   // ---- contradictions
@@ -91,7 +87,7 @@ public final class Explanation {
   }
 
   MismatchException collectives(int peer, long seq) {
-    return new MismatchException(difference(rank, peer, seq), SAME_ORDER);
+    return Wording.differentCollectives(difference(rank, peer, seq));
   }
 
   /**
@@ -100,30 +96,22 @@ public final class Explanation {
    * @param told what that rank said, with what only it could know; empty if it said nothing
    */
   MismatchException collectivesSeenBy(int k, int other, long seq, String told) {
-    return new MismatchException(
+    return Wording.differentCollectives(
         other != rank && disagree(rank, k, seq)
             ? difference(rank, k, seq)
-            : (told.isEmpty() ? difference(k, other, seq) : told) + " (found by rank " + k + ")",
-        SAME_ORDER);
+            : (told.isEmpty() ? difference(k, other, seq) : told) + " (found by rank " + k + ")");
   }
 
   private String difference(int a, int b, long seq) {
     Ledger.Call one = ledger.findCollective(a, seq);
     Ledger.Call other = ledger.findCollective(b, seq);
     int differing = one != null && other != null ? differingCount(a, one, b, other) : -1;
-    return between(a, b)
-        + " at collective #"
-        + (one == null ? seq : one.seq())
-        + ": rank "
-        + a
-        + " called "
-        + Ledger.describe(one)
-        + withCount(a, seq, differing)
-        + ", rank "
-        + b
-        + " called "
-        + Ledger.describe(other)
-        + withCount(b, seq, differing);
+    return wording.collectives(
+        one == null ? seq : one.seq(),
+        a,
+        Ledger.describe(one) + withCount(a, seq, differing),
+        b,
+        Ledger.describe(other) + withCount(b, seq, differing));
   }
 
   /** The first rank for which two ranks pass different counts, where all pass those of all. */
@@ -147,55 +135,33 @@ public final class Explanation {
 
   /** This rank's receive does not fit the peer's send. */
   MismatchException messages(EngineWork receive, int peer) {
-    return new MismatchException(messages(rank, peer, receive.seq), SAME_MESSAGE);
+    return Wording.differentMessages(messages(rank, peer, receive.seq));
   }
 
   /** As rank {@code k}, the receiver, told. */
   MismatchException messagesSeenBy(int k, int sender, long seq) {
-    return new MismatchException(
-        messages(k, sender, seq) + " (found by rank " + k + ")", SAME_MESSAGE);
+    return Wording.differentMessages(messages(k, sender, seq) + " (found by rank " + k + ")");
   }
 
   private String messages(int receiver, int sender, long seq) {
-    return between(receiver, sender)
-        + ": rank "
-        + receiver
-        + " called "
-        + Ledger.describe(ledger.findMessage(receiver, Operation.RECV, sender, seq))
-        + ", rank "
-        + sender
-        + " called "
-        + Ledger.describe(ledger.findMessage(sender, Operation.SEND, receiver, seq));
+    return wording.messages(
+        receiver,
+        Ledger.describe(ledger.findMessage(receiver, Operation.RECV, sender, seq)),
+        sender,
+        Ledger.describe(ledger.findMessage(sender, Operation.SEND, receiver, seq)));
   }
 
   /** In v-forms only a pair knows that its counts differ. */
   MismatchException counts(EngineWork work, int peer, long theirs, long own, String verb) {
-    return new MismatchException(
-        between(rank, peer)
-            + " in "
-            + work.operation.label()
-            + " #"
-            + work.seq
-            + ": rank "
-            + peer
-            + " "
-            + verb
-            + " rank "
-            + rank
-            + " "
-            + theirs
-            + " elements, rank "
-            + rank
-            + " counts on "
-            + own,
-        "make both ranks' counts equal");
-  }
-
-  private String between(int a, int b) {
-    return "ranks " + a + " and " + b + " of communicator " + name + " disagree";
+    return wording.counts(work.operation.label() + " #" + work.seq, rank, own, peer, verb, theirs);
   }
 
   // ---- waiting
+
+  /** A work is not complete in time. */
+  DeadlineException incomplete(EngineWork work, long timeoutNanos) {
+    return wording.incomplete(work, timeoutNanos, missing(work), absent(work));
+  }
 
   /** No room in the FIFO came free although nothing was left to wait for, or nothing moved. */
   public DeadlineException noRoom(long timeoutNanos, long next, boolean queued) {
@@ -210,7 +176,7 @@ public final class Explanation {
             + timeoutNanos / 1_000_000
             + " ms, to submit what follows collective #"
             + (next - 1)
-            + backlog()
+            + wording.backlog()
             + (queued
                 ? ", waiting for " + missing(oldest)
                 : ", which is in no stream: nothing will give its room back")
@@ -223,23 +189,8 @@ public final class Explanation {
         queued ? absent(oldest) : notArrived(next));
   }
 
-  /** How full the communicator's FIFO is, and with which work at its old end. */
-  String backlog() {
-    EngineWork oldest = fifo.oldestInUse();
-    return "; "
-        + fifo.takenBytes()
-        + " of "
-        + (long) fifo.capacity() * Work.BYTES
-        + " bytes of this rank's work FIFO are taken, "
-        + fifo.inUse()
-        + " of "
-        + fifo.capacity()
-        + " works are unfinished"
-        + (oldest == null ? "" : ", the oldest is " + oldest.describe());
-  }
-
   /** The ranks that a work waits for in vain: those that have not called it, or it cannot be. */
-  List<Integer> absent(EngineWork work) {
+  private List<Integer> absent(EngineWork work) {
     int peer = work.blockedOn;
     if (peer < 0) {
       return List.of();
@@ -280,11 +231,12 @@ public final class Explanation {
     for (int k = 0; k < part.nranks(); k++) {
       long last = ledger.lastCollective(k);
       if (k != rank && (last < seq || k == peer)) {
-        text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(" (");
+        String call = Ledger.describe(ledger.findCollective(k, last));
+        text.append(text.isEmpty() ? "" : ", ");
         text.append(
-            last < seq ? "its last collective is " + Ledger.ordinal(last) : "which has called it");
-        text.append(last == 0 ? "" : ": " + Ledger.describe(ledger.findCollective(k, last)))
-            .append(')');
+            last < seq
+                ? Wording.behind(k, last, call)
+                : "rank " + k + " (which has called it: " + call + ")");
       }
     }
     return text.toString();

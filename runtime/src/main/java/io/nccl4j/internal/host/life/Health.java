@@ -1,7 +1,6 @@
 package io.nccl4j.internal.host.life;
 
 import io.nccl4j.AbortedException;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.Accord;
@@ -188,17 +187,7 @@ public final class Health implements Accord {
     if (work.slowSince == 0) {
       work.slowSince = now;
     } else if (now - work.slowSince > timeoutNanos) {
-      fail(
-          new DeadlineException(
-              work.describe()
-                  + " is not complete after "
-                  + timeoutNanos / 1_000_000
-                  + " ms, waiting for "
-                  + explanation.missing(work)
-                  + explanation.backlog(),
-              "check whether those ranks hang or called something else; operation-timeout sets the"
-                  + " deadline",
-              explanation.absent(work)));
+      fail(explanation.incomplete(work, timeoutNanos));
     }
   }
 

@@ -1,0 +1,197 @@
+package io.nccl4j.internal.schedule;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.DeadlineException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.spi.Failures;
+import java.util.List;
+
+/**
+ * What a communicator says when its ranks contradict each other, when one is late, and when it
+ * cannot be used: the same words on every backend, which knows the facts. Thread-safe.
+ */
+public final class Wording {
+  private final String communicator;
+  private final WorkFifo<? extends Work> fifo;
+
+  /** Of the communicator with that name, for a rank with that FIFO. */
+  public Wording(String communicator, WorkFifo<? extends Work> fifo) {
+    this.communicator = communicator;
+    this.fifo = fifo;
+  }
+
+  // ---- contradictions
+
+  private String between(int a, int b) {
+    return "ranks " + a + " and " + b + " of communicator " + communicator + " disagree";
+  }
+
+  private static String called(int a, String one, int b, String other) {
+    return ": rank " + a + " called " + one + ", rank " + b + " called " + other;
+  }
+
+  /** Two ranks called different collectives, in words. */
+  public String collectives(long seq, int a, String one, int b, String other) {
+    return between(a, b) + " at collective #" + seq + called(a, one, b, other);
+  }
+
+  /** The failure that {@link #collectives} describes. */
+  public static MismatchException differentCollectives(String problem) {
+    return new MismatchException(
+        problem, "issue the same collectives in the same order on all ranks");
+  }
+
+  /** A receive does not fit its send, in words. */
+  public String messages(int receiver, String receive, int sender, String send) {
+    return between(receiver, sender) + called(receiver, receive, sender, send);
+  }
+
+  /** The failure that {@link #messages} describes. */
+  public static MismatchException differentMessages(String problem) {
+    return new MismatchException(problem, "give send and recv the same count and type");
+  }
+
+  /**
+   * In v-forms only a pair knows that its counts differ.
+   *
+   * @param verb what {@code peer} does to {@code rank}: it sends to it or expects of it
+   */
+  public MismatchException counts(
+      String operation, int rank, long own, int peer, String verb, long theirs) {
+    return new MismatchException(
+        between(rank, peer)
+            + " in "
+            + operation
+            + ": rank "
+            + peer
+            + " "
+            + verb
+            + " rank "
+            + rank
+            + " "
+            + theirs
+            + " elements, rank "
+            + rank
+            + " counts on "
+            + own,
+        "make both ranks' counts equal");
+  }
+
+  // ---- waiting
+
+  /** A work was waited for longer than operations may take. */
+  public DeadlineException incomplete(
+      Work work, long timeoutNanos, String missing, List<Integer> absent) {
+    return late(
+        work,
+        "complete",
+        timeoutNanos,
+        missing,
+        "check whether those ranks hang or called something else; operation-timeout sets the"
+            + " deadline",
+        absent);
+  }
+
+  /** A work could not even be started in that time. */
+  public DeadlineException notStarted(
+      Work work, long timeoutNanos, String missing, List<Integer> absent) {
+    return late(
+        work,
+        "started",
+        timeoutNanos,
+        missing,
+        "check the other ranks; a thread that drives several ranks must issue their operations in"
+            + " one group",
+        absent);
+  }
+
+  private DeadlineException late(
+      Work work,
+      String state,
+      long timeoutNanos,
+      String missing,
+      String remedy,
+      List<Integer> absent) {
+    return new DeadlineException(
+        work.describe()
+            + " is not "
+            + state
+            + " after "
+            + timeoutNanos / 1_000_000
+            + " ms, waiting for "
+            + missing
+            + backlog(),
+        remedy,
+        absent);
+  }
+
+  /** How full the rank's FIFO is, and with which work at its old end. */
+  public String backlog() {
+    Work oldest = fifo.oldestInUse();
+    return "; "
+        + fifo.takenBytes()
+        + " of "
+        + (long) fifo.capacity() * Work.BYTES
+        + " bytes of this rank's work FIFO are taken, "
+        + fifo.inUse()
+        + " of "
+        + fifo.capacity()
+        + " works are unfinished"
+        + (oldest == null ? "" : ", the oldest is " + oldest.describe());
+  }
+
+  /** A rank that has not called a collective, and its last one. */
+  public static String behind(int rank, long last, String call) {
+    return "rank "
+        + rank
+        + " (its last collective is "
+        + ordinal(last)
+        + (last == 0 ? "" : ": " + call)
+        + ")";
+  }
+
+  private static String ordinal(long seq) {
+    return seq == 0 ? "no collective at all" : "collective #" + seq;
+  }
+
+  /** A rank has left that an operation needs. */
+  public static PeerFailedException left(String operation, int peer, long last) {
+    return new PeerFailedException(
+        peer,
+        operation + ": rank " + peer + " left the communicator before, after " + ordinal(last),
+        "let every rank issue the same operations before it closes the communicator");
+  }
+
+  // ---- communicators that cannot be used
+
+  /** It is closed. */
+  public InvalidUsageException closed() {
+    return new InvalidUsageException(
+        "communicator " + communicator + " is closed", "create a new one");
+  }
+
+  /** It has failed before. */
+  public NcclException failed(NcclException cause) {
+    return Failures.again(
+        cause,
+        "communicator " + communicator + " has failed: " + cause.problem(),
+        "close it and create a new one",
+        cause.failedRanks());
+  }
+
+  /** It cannot be closed yet. */
+  public InvalidUsageException inOpenGroup() {
+    return new InvalidUsageException(
+        "communicator " + communicator + " has operations in an open group",
+        "launch or close the group first");
+  }
+
+  /** What was unfinished when something was closed is given up. */
+  public static AbortedException closedEarly(String problem) {
+    return new AbortedException(
+        problem, "synchronize before closing; close-timeout sets how long close waits");
+  }
+}
