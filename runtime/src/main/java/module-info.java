@@ -6,6 +6,9 @@ module io.nccl4j.runtime {
   requires static transitive org.jspecify;
 
   exports io.nccl4j;
+  exports io.nccl4j.cuda;
+  exports io.nccl4j.diagnose;
+  exports io.nccl4j.memory;
 
   uses io.nccl4j.Provider;
   uses io.nccl4j.internal.spi.BackendProvider;

@@ -207,15 +207,6 @@ public interface Communicator extends AutoCloseable {
   CommunicatorCounters counters();
 
   /**
-   * The memory that this rank has taken for this communicator, in bytes: what nccl4j has booked,
-   * and on the cuda backend what NCCL says it took. It includes the program's registered buffers;
-   * other buffers count towards their device, see {@link Device#memory()}. Any thread may call
-   * this; if the communicator has failed, or is inside a call of NCCL, the report has the lines
-   * that are known.
-   */
-  MemoryReport memory();
-
-  /**
    * Queues a reduction of {@code count} elements over all ranks and returns before it is complete;
    * every rank gets the result.
    *

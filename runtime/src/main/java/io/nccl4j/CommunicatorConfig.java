@@ -2,9 +2,11 @@ package io.nccl4j;
 
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
@@ -52,7 +54,7 @@ public final class CommunicatorConfig {
   private final long fifoBytes;
   private final long memoryBudget;
   private final MemoryPolicy memoryPolicy;
-  private final @Nullable NcclOptions nccl;
+  private final Map<Class<?>, BackendOptions> options;
   private final Map<String, String> sources;
 
   private CommunicatorConfig(Builder builder) {
@@ -63,7 +65,7 @@ public final class CommunicatorConfig {
     this.fifoBytes = builder.fifoBytes;
     this.memoryBudget = builder.memoryBudget;
     this.memoryPolicy = builder.memoryPolicy;
-    this.nccl = builder.nccl;
+    this.options = new LinkedHashMap<>(builder.options);
     this.sources = Map.copyOf(builder.sources);
   }
 
@@ -120,13 +122,18 @@ public final class CommunicatorConfig {
     return memoryPolicy;
   }
 
-  /**
-   * A copy with NCCL options that the memory policy lowered: their source is {@code memory-policy}.
-   */
-  public CommunicatorConfig lowered(Map<NcclOptions.Option, Integer> options) {
-    if (options.isEmpty()) {
-      return this;
-    }
+  /** The options of this class that were given, such as NCCL's. */
+  public <T extends BackendOptions> Optional<T> options(Class<T> type) {
+    return Optional.ofNullable(options.get(type)).map(type::cast);
+  }
+
+  /** All options that were given and that only one backend has. */
+  public List<BackendOptions> options() {
+    return List.copyOf(options.values());
+  }
+
+  /** A builder that starts from this configuration, and keeps the sources of its settings. */
+  public Builder toBuilder() {
     Builder copy = new Builder(Map.of());
     copy.name = name;
     copy.initTimeout = initTimeout;
@@ -135,19 +142,13 @@ public final class CommunicatorConfig {
     copy.fifoBytes = fifoBytes;
     copy.memoryBudget = memoryBudget;
     copy.memoryPolicy = memoryPolicy;
-    copy.nccl = nccl().lowered(options, POLICY);
+    copy.options.putAll(options);
     copy.sources.putAll(sources);
-    return copy.build();
-  }
-
-  /** The options for NCCL; the host backend ignores them. */
-  public NcclOptions nccl() {
-    return nccl == null ? NcclOptions.defaults() : nccl;
+    return copy;
   }
 
   /**
-   * All settings with their effective values and sources; those of {@link NcclOptions} are included
-   * if they were given.
+   * All settings with their effective values and sources, including those of {@link #options()}.
    */
   public List<Setting> settings() {
     List<Setting> settings = new ArrayList<>();
@@ -157,9 +158,7 @@ public final class CommunicatorConfig {
     settings.add(setting(FIFO, fifoBytes + " B"));
     settings.add(setting(BUDGET, memoryBudget == NO_BUDGET ? "none" : memoryBudget + " B"));
     settings.add(setting(POLICY, memoryPolicy.label()));
-    if (nccl != null) {
-      settings.addAll(nccl.settings());
-    }
+    options.values().forEach(given -> settings.addAll(given.settings()));
     return List.copyOf(settings);
   }
 
@@ -177,6 +176,7 @@ public final class CommunicatorConfig {
     private static final long MAX_FIFO = 1 << 30;
 
     private final Map<String, String> sources = new TreeMap<>();
+    private final Map<Class<?>, BackendOptions> options = new LinkedHashMap<>();
     private @Nullable String name;
     private Duration initTimeout = Duration.ofSeconds(120);
     private Duration operationTimeout = Duration.ofSeconds(600);
@@ -184,7 +184,6 @@ public final class CommunicatorConfig {
     private long fifoBytes = 1 << 20;
     private long memoryBudget = NO_BUDGET;
     private MemoryPolicy memoryPolicy = MemoryPolicy.AUTO;
-    private @Nullable NcclOptions nccl;
 
     private Builder(Map<String, String> environment) {
       String init = fromEnvironment(environment, INIT);
@@ -260,8 +259,8 @@ public final class CommunicatorConfig {
 
     /**
      * The most memory that a rank of the communicator may take, according to {@link
-     * MemoryPrediction}: of the device, on the host backend shared memory. Sends and receives take
-     * more, as described there.
+     * io.nccl4j.memory.MemoryPrediction}: of the device, on the host backend shared memory. Sends
+     * and receives take more, as described there.
      *
      * @param bytes 1 or more, or {@link CommunicatorConfig#NO_BUDGET}
      */
@@ -282,9 +281,9 @@ public final class CommunicatorConfig {
       return this;
     }
 
-    /** The options for NCCL; the host backend ignores them. */
-    public Builder nccl(NcclOptions options) {
-      nccl = Require.present(options, "nccl");
+    /** Options that only one backend has; they replace those given before of the same class. */
+    public Builder with(BackendOptions options) {
+      this.options.put(Require.present(options, "options").getClass(), options);
       return this;
     }
 

@@ -58,6 +58,20 @@ public enum DataType {
     return byteSize;
   }
 
+  /**
+   * Size of {@code count} elements in bytes.
+   *
+   * @throws InvalidArgumentException if {@code count} is negative or the size exceeds
+   *     2<sup>63</sup>−1 bytes
+   */
+  public long byteSize(long count) {
+    if (count < 0 || count > Long.MAX_VALUE / byteSize) {
+      throw new InvalidArgumentException(
+          "a buffer cannot have " + count + " elements of " + label, "pass a count of 0 or more");
+    }
+    return count * byteSize;
+  }
+
   /** Whether the elements are floating-point numbers of any width. */
   public boolean isFloatingPoint() {
     return family == Family.FLOATING;

@@ -149,7 +149,7 @@ public interface DeviceBuffer extends AutoCloseable {
    * caller, who must keep it until the operations are complete.
    *
    * @throws InvalidUsageException if it is registered with a communicator (see {@link
-   *     NcclCommunicator#register}); nothing is closed
+   *     io.nccl4j.cuda.NcclCommunicator#register}); nothing is closed
    */
   @Override
   void close();

@@ -50,13 +50,13 @@ public enum Feature {
   SIMULATE("simulating a group"),
   /** NCCL's settings by name. */
   PARAMETERS("parameters by name"),
-  /** Separate physical memory and addresses: {@link VirtualMemory}. */
+  /** Separate physical memory and addresses: {@link io.nccl4j.cuda.VirtualMemory}. */
   VIRTUAL_MEMORY("cuMem virtual memory"),
   /** Sharing physical memory with other processes by file descriptor. */
   FILE_DESCRIPTORS("memory of other processes by file descriptor"),
   /** Sharing physical memory with other machines by fabric handle. */
   FABRIC_HANDLES("memory of other machines by fabric handle"),
-  /** One address for the memory of several devices: {@link MulticastMemory}. */
+  /** One address for the memory of several devices: {@link io.nccl4j.cuda.MulticastMemory}. */
   MULTICAST("multicast (NVLS)");
 
   private final String label;

@@ -1,9 +1,7 @@
 package io.nccl4j;
 
 import java.io.IOException;
-import java.nio.file.Path;
 import java.nio.file.attribute.UserPrincipal;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -21,6 +19,22 @@ public interface Provider {
    */
   static Provider get() {
     return ProviderHolder.get();
+  }
+
+  /**
+   * The runtime as one of the interfaces that the subpackages have for it.
+   *
+   * @throws BackendUnavailableException if no runtime is on the class or module path, or it has
+   *     nothing of that kind
+   */
+  static <T> T get(Class<T> type) {
+    Provider found = get();
+    if (type.isInstance(found)) {
+      return type.cast(found);
+    }
+    throw new BackendUnavailableException(
+        "the nccl4j runtime " + found.version() + " is no " + type.getSimpleName(),
+        "use the nccl4j-runtime that this API came with");
   }
 
   /** See {@link Device#get(Backend, int)}. */
@@ -74,33 +88,8 @@ public interface Provider {
   Communicator initRank(
       Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config);
 
-  /** See {@link NcclCommunicator#join}. */
-  NcclCommunicator joinGrowing(
-      Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config);
-
-  /** See {@link NcclCommunicator#simulate}. */
-  Duration simulate(Runnable operations);
-
-  /** See {@link NcclParameters#keys()}. */
-  List<String> ncclParameterKeys();
-
-  /** See {@link NcclParameters#get}. */
-  Optional<String> ncclParameter(String key);
-
   /** See {@link Backend#info()}. */
   BackendInfo info(Backend backend);
-
-  /** See {@link MemoryPrediction#of}. */
-  MemoryPrediction predictMemory(MemoryQuery query);
-
-  /** See {@link Diagnosis#of}. */
-  Diagnosis diagnose(Backend backend);
-
-  /** See {@link Diagnosis#removeUnusedSegments}. */
-  List<SharedMemorySegment> removeUnusedSegments();
-
-  /** See {@link Diagnosis#removeStaleIds}. */
-  List<Path> removeStaleIds();
 
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();

@@ -13,14 +13,4 @@ final class Require {
     }
     return argument;
   }
-
-  /** Size in bytes of {@code count} elements. */
-  static long bytes(@Nullable DataType type, long count) {
-    DataType of = present(type, "type");
-    if (count < 0 || count > Long.MAX_VALUE / of.byteSize()) {
-      throw new InvalidArgumentException(
-          "cannot allocate " + count + " elements of " + of.label(), "pass a count of 0 or more");
-    }
-    return count * of.byteSize();
-  }
 }

@@ -3,6 +3,10 @@
  * ({@code cuda} backend) or on CPUs through shared memory ({@code host} backend), with the same
  * calls.
  *
+ * <p>This package is all that most programs need. {@link io.nccl4j.memory} has pools and says what
+ * memory was taken and will be; {@link io.nccl4j.cuda} has what only GPUs and NCCL have; {@link
+ * io.nccl4j.diagnose} finds what is wrong with a machine.
+ *
  * <p>Start at {@link io.nccl4j.Communicator}. Names follow NCCL and CUDA: rank, communicator,
  * unique id, stream, event, group. Every failure is an {@link io.nccl4j.NcclException}; all
  * parameters and results are non-null unless marked.

@@ -4,8 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.MemoryPool;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.MemoryPool;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -52,7 +52,7 @@ public class GpuPoolBenchmark extends HostBenchmark {
     }
     Device device = Device.get(Backend.CUDA, 0);
     device.bindThread();
-    pool = device.newMemoryPool();
+    pool = MemoryPool.create(device);
     stream = device.newStream();
     out = Arena.global().allocate(ValueLayout.JAVA_LONG);
     driver(

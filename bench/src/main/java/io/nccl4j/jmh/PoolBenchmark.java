@@ -3,8 +3,8 @@ package io.nccl4j.jmh;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.MemoryPool;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.MemoryPool;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
@@ -44,7 +44,7 @@ public class PoolBenchmark extends HostBenchmark {
   public void open() {
     Device device = Device.get(Backend.HOST, 0);
     device.bindThread();
-    pool = device.newMemoryPool();
+    pool = MemoryPool.create(device);
     stream = device.newStream();
   }
 

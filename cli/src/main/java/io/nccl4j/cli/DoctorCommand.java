@@ -1,12 +1,12 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.Backend;
-import io.nccl4j.Diagnosis;
-import io.nccl4j.Diagnosis.Check;
-import io.nccl4j.Diagnosis.Status;
 import io.nccl4j.Provider;
-import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.bench.output.DiagnosisJson;
+import io.nccl4j.diagnose.Diagnosis;
+import io.nccl4j.diagnose.Diagnosis.Check;
+import io.nccl4j.diagnose.Diagnosis.Status;
+import io.nccl4j.diagnose.SharedMemorySegment;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.time.Duration;

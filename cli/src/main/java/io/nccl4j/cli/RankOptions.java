@@ -2,9 +2,9 @@ package io.nccl4j.cli;
 
 import io.nccl4j.Backend;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.NcclOptions;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Setup;
+import io.nccl4j.cuda.NcclOptions;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;

@@ -22,6 +22,10 @@ import java.lang.foreign.SymbolLookup;
 @AnalyzeClasses(packages = "io.nccl4j", importOptions = ImportOption.DoNotIncludeTests.class)
 final class ArchitectureTest {
   private static final String API = "io.nccl4j";
+  private static final String API_MEMORY = API + ".memory";
+  private static final String API_CUDA = API + ".cuda";
+  private static final String API_DIAGNOSE = API + ".diagnose";
+  private static final String CHECK = "io.nccl4j.internal.check";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] GENERATED = {
     "io.nccl4j.bindings.cuda..", "io.nccl4j.bindings.nccl.."
@@ -34,6 +38,14 @@ final class ArchitectureTest {
           .withOptionalLayers(true)
           .layer("api")
           .definedBy(API)
+          .layer("api.memory")
+          .definedBy(API_MEMORY)
+          .layer("api.cuda")
+          .definedBy(API_CUDA)
+          .layer("api.diagnose")
+          .definedBy(API_DIAGNOSE)
+          .layer("check")
+          .definedBy(CHECK)
           .layer("bindings")
           .definedBy(BINDINGS)
           .layer("machine")
@@ -82,22 +94,30 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.core..")
           .whereLayer("api")
           .mayNotAccessAnyLayer()
+          .whereLayer("api.memory")
+          .mayOnlyAccessLayers("api", "check")
+          .whereLayer("api.cuda")
+          .mayOnlyAccessLayers("api", "api.memory", "check")
+          .whereLayer("api.diagnose")
+          .mayOnlyAccessLayers("api", "api.memory", "api.cuda", "check")
+          .whereLayer("check")
+          .mayOnlyAccessLayers("api")
           .whereLayer("bindings")
           .mayNotAccessAnyLayer()
           .whereLayer("machine")
           .mayOnlyAccessLayers("api", "bindings")
           .whereLayer("spi")
-          .mayOnlyAccessLayers("api", "machine")
+          .mayOnlyAccessLayers("api", "api.memory", "api.cuda", "machine")
           .whereLayer("operation")
           .mayOnlyAccessLayers("api", "spi")
           .whereLayer("schedule")
-          .mayOnlyAccessLayers("api", "machine", "spi", "operation")
+          .mayOnlyAccessLayers("api", "api.cuda", "machine", "spi", "operation")
           .whereLayer("memory")
-          .mayOnlyAccessLayers("api", "machine", "spi")
+          .mayOnlyAccessLayers("api", "api.memory", "machine", "spi")
           .whereLayer("bootstrap")
-          .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
+          .mayOnlyAccessLayers("api", "api.diagnose", "machine", "spi", "bindings")
           .whereLayer("diagnose")
-          .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
+          .mayOnlyAccessLayers("api", "api.diagnose", "machine", "spi", "bindings")
           .whereLayer("liveness")
           .mayOnlyAccessLayers("api", "spi", "bindings")
           .whereLayer("host.kernel")
@@ -108,6 +128,7 @@ final class ArchitectureTest {
           .whereLayer("host.memory")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
               "machine",
               "spi",
               "operation",
@@ -119,6 +140,7 @@ final class ArchitectureTest {
           .whereLayer("host.engine")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
               "machine",
               "spi",
               "operation",
@@ -130,6 +152,7 @@ final class ArchitectureTest {
           .whereLayer("host.life")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
               "machine",
               "spi",
               "operation",
@@ -154,6 +177,7 @@ final class ArchitectureTest {
           .whereLayer("host.join")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
               "spi",
               "schedule",
               "bootstrap",
@@ -164,6 +188,7 @@ final class ArchitectureTest {
           .whereLayer("host")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
               "machine",
               "spi",
               "operation",
@@ -180,14 +205,25 @@ final class ArchitectureTest {
               "host.progress",
               "host.join")
           .whereLayer("cuda.driver")
-          .mayOnlyAccessLayers("api", "spi", "schedule", "bindings")
+          .mayOnlyAccessLayers("api", "api.cuda", "spi", "schedule", "bindings")
           .whereLayer("cuda.memory")
-          .mayOnlyAccessLayers("api", "spi", "schedule", "memory", "bindings", "cuda.driver")
+          .mayOnlyAccessLayers(
+              "api",
+              "api.memory",
+              "api.cuda",
+              "spi",
+              "schedule",
+              "memory",
+              "bindings",
+              "cuda.driver")
           .whereLayer("cuda.module")
-          .mayOnlyAccessLayers("api", "spi", "schedule", "bindings", "cuda.driver", "cuda.memory")
+          .mayOnlyAccessLayers(
+              "api", "api.cuda", "spi", "schedule", "bindings", "cuda.driver", "cuda.memory")
           .whereLayer("cuda.nccl")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
+              "api.cuda",
               "machine",
               "spi",
               "operation",
@@ -201,6 +237,8 @@ final class ArchitectureTest {
           .whereLayer("cuda")
           .mayOnlyAccessLayers(
               "api",
+              "api.memory",
+              "api.cuda",
               "machine",
               "spi",
               "operation",
@@ -215,7 +253,17 @@ final class ArchitectureTest {
               "cuda.module",
               "cuda.nccl")
           .whereLayer("core")
-          .mayOnlyAccessLayers("api", "machine", "spi", "schedule", "bootstrap", "diagnose")
+          .mayOnlyAccessLayers(
+              "api",
+              "api.memory",
+              "api.cuda",
+              "api.diagnose",
+              "check",
+              "machine",
+              "spi",
+              "schedule",
+              "bootstrap",
+              "diagnose")
           .whereLayer("core")
           .mayNotBeAccessedByAnyLayer()
           .allowEmptyShould(true);
@@ -235,11 +283,26 @@ final class ArchitectureTest {
           .allowEmptyShould(true);
 
   @ArchTest
+  static final ArchRule ITS_SUBPACKAGES_HAVE_NO_INTERNALS =
+      classes()
+          .that()
+          .resideInAnyPackage(API_MEMORY, API_CUDA, API_DIAGNOSE)
+          .should()
+          .onlyDependOnClassesThat()
+          .resideInAnyPackage(
+              API, API_MEMORY, API_CUDA, API_DIAGNOSE, CHECK, "java..", "org.jspecify..")
+          .allowEmptyShould(true);
+
+  @ArchTest
   static final ArchRule EVERY_PACKAGE_HAS_A_PLACE =
       classes()
           .should()
           .resideInAnyPackage(
               API,
+              API_MEMORY,
+              API_CUDA,
+              API_DIAGNOSE,
+              CHECK,
               BINDINGS,
               "io.nccl4j.internal.machine..",
               "io.nccl4j.internal.spi..",

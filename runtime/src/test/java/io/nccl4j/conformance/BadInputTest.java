@@ -22,6 +22,9 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryReport;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -599,9 +602,27 @@ class BadInputTest {
         argument,
         () -> device.wrap(Arena.ofAuto().allocate(64).asReadOnly()),
         "read.only");
-    if (TestBackend.BACKEND == Backend.HOST) {
-      table.add("wrap a stream", InvalidUsageException.class, () -> device.wrapStream(0), "stream");
+    if (backend == Backend.HOST) {
+      table.add("host as GPU", usage, () -> CudaDevice.of(device), "host backend", "Backend.CUDA");
     }
+    table.add("null as GPU", argument, () -> CudaDevice.of(null), "device");
+    table.add("report of null", argument, () -> MemoryReport.of((Device) null), "device");
+    table.add(
+        "report of a foreign device",
+        argument,
+        () -> MemoryReport.of(foreign(Device.class)),
+        "foreign Device",
+        "Device.get");
+    table.add(
+        "report of a foreign communicator",
+        argument,
+        () -> MemoryReport.of(foreign(Communicator.class)),
+        "foreign Communicator");
+    table.add(
+        "pool of a foreign device",
+        argument,
+        () -> MemoryPool.create(foreign(Device.class)),
+        "foreign Device");
     table.add(
         "wrap confined",
         argument,
@@ -621,9 +642,6 @@ class BadInputTest {
           device.wrap(dead);
         },
         "segment");
-    if (backend == Backend.HOST) {
-      table.add("wrap address", usage, () -> device.wrap(4096, 64), "segment|host");
-    }
 
     table.add("slice before", argument, () -> buffer.slice(-1, 4), "-1");
     table.add("slice negative", argument, () -> buffer.slice(4, -1), "-1");

@@ -19,11 +19,12 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.time.Duration;
 import java.util.Arrays;
 import org.junit.jupiter.api.Test;
@@ -53,7 +54,7 @@ class ClosingTest {
 
   /** The program's memory on a device, of whatever place. */
   private static long taken(Device device) {
-    return device.memory().bytes(MemoryPurpose.USER);
+    return MemoryReport.of(device).bytes(MemoryPurpose.USER);
   }
 
   private static int[] filled(int value) {

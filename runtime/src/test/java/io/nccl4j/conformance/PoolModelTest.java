@@ -6,11 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPoolStatistics;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPoolStatistics;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -129,7 +129,8 @@ class PoolModelTest {
   private void run(int total) throws Exception {
     Device device = TestBackend.device(0);
     List<Throwable> thrown = Collections.synchronizedList(new ArrayList<>());
-    try (MemoryPool pool = device.newMemoryPool(MemoryPoolOptions.DEFAULTS.withChunkBytes(CHUNK))) {
+    try (MemoryPool pool =
+        MemoryPool.create(device, MemoryPoolOptions.DEFAULTS.withChunkBytes(CHUNK))) {
       List<Thread> threads = new ArrayList<>();
       long start = System.nanoTime();
       for (int i = 0; i < THREADS; i++) {

@@ -18,13 +18,13 @@ import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPoolStatistics;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPoolStatistics;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -51,7 +51,7 @@ class PoolTest {
 
   @Test
   void sizesAndAlignment() {
-    try (MemoryPool pool = device.newMemoryPool();
+    try (MemoryPool pool = MemoryPool.create(device);
         Stream stream = device.newStream()) {
       List<DeviceBuffer> buffers = new ArrayList<>();
       for (long bytes :
@@ -81,7 +81,7 @@ class PoolTest {
   @Test
   void memoryGoesRoundInTheOrderOfAStream() {
     try (Ranks ranks = new Ranks(2);
-        MemoryPool pool = device.newMemoryPool();
+        MemoryPool pool = MemoryPool.create(device);
         Stream other = device.newStream()) {
       Stream stream = ranks.streams.get(0);
       ranks.sum(0, 64);
@@ -110,7 +110,7 @@ class PoolTest {
   @Test
   void memoryGoesToOtherStreams() {
     MemoryPoolOptions small = new MemoryPoolOptions(4 * MIB, MIB, 4 * MIB);
-    try (MemoryPool pool = device.newMemoryPool(small);
+    try (MemoryPool pool = MemoryPool.create(device, small);
         Stream one = device.newStream();
         Stream two = device.newStream()) {
       for (int i = 0; i < 20; i++) {
@@ -141,7 +141,7 @@ class PoolTest {
               comm -> {
                 int r = comm.rank();
                 Stream stream = ranks.streams.get(r);
-                try (MemoryPool pool = comm.device().newMemoryPool()) {
+                try (MemoryPool pool = MemoryPool.create(comm.device())) {
                   for (int i = 0; i < 200; i++) {
                     int count = 1 + i * 97 % 5000;
                     DeviceBuffer in = pool.allocate(DataType.INT32, count, stream);
@@ -168,7 +168,7 @@ class PoolTest {
 
   @Test
   void closingTwiceIsHarmless() {
-    try (MemoryPool pool = device.newMemoryPool();
+    try (MemoryPool pool = MemoryPool.create(device);
         Stream stream = device.newStream()) {
       DeviceBuffer first = pool.allocate(100, stream);
       DeviceBuffer part = first.slice(0, 10);
@@ -197,7 +197,7 @@ class PoolTest {
   @Test
   void allocatesNoJavaHeap() {
     int block = 1000;
-    try (MemoryPool pool = device.newMemoryPool();
+    try (MemoryPool pool = MemoryPool.create(device);
         Stream stream = device.newStream()) {
       long least = Long.MAX_VALUE;
       for (int i = 0; i < 500 && least > 0; i++) {
@@ -223,7 +223,7 @@ class PoolTest {
   @Test
   void capturesAndPools() {
     try (Ranks ranks = new Ranks(1);
-        MemoryPool pool = device.newMemoryPool()) {
+        MemoryPool pool = MemoryPool.create(device)) {
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(64, stream);
       stream.beginCapture();
@@ -250,7 +250,7 @@ class PoolTest {
   @Test
   void groupsAndPools() {
     try (Ranks ranks = new Ranks(1);
-        MemoryPool pool = device.newMemoryPool()) {
+        MemoryPool pool = MemoryPool.create(device)) {
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(64, stream);
       try (Group group = Group.start()) {
@@ -274,7 +274,7 @@ class PoolTest {
   @Test
   void aBufferMayBeClosedInACapture() {
     try (Ranks ranks = new Ranks(1);
-        MemoryPool pool = device.newMemoryPool()) {
+        MemoryPool pool = MemoryPool.create(device)) {
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(64, stream);
       stream.beginCapture();
@@ -303,7 +303,7 @@ class PoolTest {
     Device other = TestBackend.device(1);
     Stream closed = device.newStream();
     closed.close();
-    MemoryPool pool = device.newMemoryPool(MemoryPoolOptions.DEFAULTS.withLimitBytes(8 * MIB));
+    MemoryPool pool = MemoryPool.create(device, MemoryPoolOptions.DEFAULTS.withLimitBytes(8 * MIB));
     try (Stream stream = device.newStream();
         Stream foreign = other.newStream()) {
       assertText(
@@ -332,7 +332,7 @@ class PoolTest {
       assertThrows(InvalidUsageException.class, () -> pool.allocate(1, stream));
       assertThrows(InvalidUsageException.class, () -> pool.trim(0));
     }
-    assertThrows(InvalidArgumentException.class, () -> device.newMemoryPool(null));
+    assertThrows(InvalidArgumentException.class, () -> MemoryPool.create(device, null));
     assertThrows(InvalidArgumentException.class, () -> new MemoryPoolOptions(-1, 1, 1));
     assertThrows(InvalidArgumentException.class, () -> new MemoryPoolOptions(0, 0, 1));
     assertThrows(InvalidArgumentException.class, () -> new MemoryPoolOptions(2, 1, 1));
@@ -341,7 +341,7 @@ class PoolTest {
   /** A failed stream gives nothing; what was closed on it comes back. */
   @Test
   void streamsThatFail() {
-    MemoryPool pool = device.newMemoryPool();
+    MemoryPool pool = MemoryPool.create(device);
     try (Ranks ranks = new Ranks(2)) {
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(100_000, stream);

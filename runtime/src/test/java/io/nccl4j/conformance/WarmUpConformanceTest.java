@@ -12,12 +12,13 @@ import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.WarmUp;
 import io.nccl4j.WarmUp.Operation;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -76,9 +77,9 @@ class WarmUpConformanceTest {
     try (Ranks ranks = new Ranks(2)) {
       WarmUp plan = everything(70).mostOperations(2_000).build();
       assertNobodyFailed(ranks.outcomes(communicator -> communicator.warmUp(plan)));
-      long before = ranks.get(0).device().memory().bytes(MemoryPurpose.USER);
+      long before = MemoryReport.of(ranks.get(0).device()).bytes(MemoryPurpose.USER);
       assertNobodyFailed(ranks.outcomes(communicator -> communicator.warmUp(plan)));
-      assertEquals(before, ranks.get(0).device().memory().bytes(MemoryPurpose.USER));
+      assertEquals(before, MemoryReport.of(ranks.get(0).device()).bytes(MemoryPurpose.USER));
       ranks.assertUsable();
     }
   }

@@ -1,13 +1,14 @@
 package io.nccl4j.bench.data;
 
 import io.nccl4j.Backend;
-import io.nccl4j.CudaKernel;
-import io.nccl4j.CudaModule;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Stream;
 import io.nccl4j.bench.Closing;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.cuda.CudaKernel;
+import io.nccl4j.cuda.CudaModule;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -57,7 +58,7 @@ public final class ContentKernels implements AutoCloseable {
 
     Gpu(Device device) {
       try {
-        module = device.loadModule(ptx());
+        module = CudaDevice.of(device).loadModule(ptx());
         owned.add(module);
         stream = device.newStream();
         owned.add(stream);

@@ -3,7 +3,7 @@ package io.nccl4j.bench.options;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.NcclOptions;
+import io.nccl4j.cuda.NcclOptions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -117,7 +117,7 @@ public record Setup(
       config.operationTimeout(Duration.ofSeconds(timeoutSeconds));
     }
     if (ctaPolicy != null) {
-      config.nccl(NcclOptions.builder().ctaPolicy(ctaPolicy).build());
+      config.with(NcclOptions.builder().ctaPolicy(ctaPolicy).build());
     }
     return config.build();
   }

@@ -1,7 +1,7 @@
 package io.nccl4j.bench.output;
 
-import io.nccl4j.Diagnosis;
-import io.nccl4j.SharedMemorySegment;
+import io.nccl4j.diagnose.Diagnosis;
+import io.nccl4j.diagnose.SharedMemorySegment;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.List;

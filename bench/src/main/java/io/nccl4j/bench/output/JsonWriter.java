@@ -1,7 +1,6 @@
 package io.nccl4j.bench.output;
 
 import com.fasterxml.jackson.core.JsonGenerator;
-import io.nccl4j.NcclMemoryStatistics;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Sweep;
@@ -16,6 +15,7 @@ import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
 import io.nccl4j.bench.result.RunResult;
 import io.nccl4j.bench.result.SizeResult;
+import io.nccl4j.cuda.NcclMemoryStatistics;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.LocalDateTime;

@@ -1,12 +1,12 @@
 package io.nccl4j.bench.output;
 
 import io.nccl4j.Backend;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
-import io.nccl4j.MemoryReport;
 import io.nccl4j.bench.run.MemoryMeasurement;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
+import io.nccl4j.memory.MemoryReport;
 import java.io.PrintStream;
 import java.util.EnumSet;
 import java.util.Locale;

@@ -3,7 +3,7 @@ package io.nccl4j.bench.result;
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.Device;
-import io.nccl4j.MemoryReport;
+import io.nccl4j.memory.MemoryReport;
 import java.util.List;
 
 /**
@@ -63,7 +63,7 @@ public record MemoryPhases(long initialization, long user, long collective) {
 
   private static long taken(Device device) {
     if (device.backend() == Backend.HOST) {
-      return device.memory().lines().stream().mapToLong(MemoryReport.Line::bytes).sum();
+      return MemoryReport.of(device).lines().stream().mapToLong(MemoryReport.Line::bytes).sum();
     }
     BackendInfo.DeviceInfo info = device.backend().info().devices().get(device.ordinal());
     return info.memoryBytes() - info.freeBytes();

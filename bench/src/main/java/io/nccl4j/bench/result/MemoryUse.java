@@ -2,10 +2,10 @@ package io.nccl4j.bench.result;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclMemoryStatistics;
 import io.nccl4j.bench.machine.ThisProcess;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclMemoryStatistics;
 import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 

@@ -4,7 +4,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bench.Closing;
@@ -13,6 +12,8 @@ import io.nccl4j.bench.options.Setup;
 import io.nccl4j.bench.program.Case;
 import io.nccl4j.bench.program.PreparedCall;
 import io.nccl4j.bench.result.MemoryUse;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.cuda.NcclCommunicator;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -81,7 +82,7 @@ public final class LocalRank implements AutoCloseable {
     this.unaligned = unaligned;
     owned.addAll(member.communicators());
     try {
-      stream = nullStream ? device().wrapStream(0) : device().newStream();
+      stream = nullStream ? CudaDevice.of(device()).wrapStream(0) : device().newStream();
       owned.add(stream);
       long bytes = capacity + (long) LARGEST_ELEMENT * unaligned;
       sendBuffer = device().allocate(bytes);

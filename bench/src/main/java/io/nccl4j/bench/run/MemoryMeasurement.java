@@ -9,14 +9,14 @@ import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPrediction.When;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
-import io.nccl4j.MemoryReport;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPrediction.When;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
+import io.nccl4j.memory.MemoryReport;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -103,7 +103,7 @@ public record MemoryMeasurement(MemoryPrediction prediction, List<Step> steps) {
 
   private static Step step(String label, When upTo, Communicators ranks) {
     List<MemoryReport> reports = new ArrayList<>();
-    ranks.forEach(rank -> reports.add(rank.memory()));
+    ranks.forEach(rank -> reports.add(MemoryReport.of(rank)));
     return new Step(label, upTo, reports);
   }
 

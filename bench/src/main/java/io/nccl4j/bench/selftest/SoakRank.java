@@ -9,8 +9,6 @@ import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -20,6 +18,8 @@ import io.nccl4j.bench.data.Mix;
 import io.nccl4j.bench.data.TestData;
 import io.nccl4j.bench.data.Wrong;
 import io.nccl4j.bench.program.Case;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
 import java.lang.foreign.Arena;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -560,7 +560,7 @@ final class SoakRank {
     if (what == 1) {
       MemoryPool from = pool;
       if (from == null) {
-        from = device.newMemoryPool(MemoryPoolOptions.DEFAULTS.withChunkBytes(POOL_CHUNK));
+        from = MemoryPool.create(device, MemoryPoolOptions.DEFAULTS.withChunkBytes(POOL_CHUNK));
         pool = from;
       }
       DeviceBuffer buffer = from.allocate(size, stream(own.nextInt(SoakEpisode.STREAMS)));

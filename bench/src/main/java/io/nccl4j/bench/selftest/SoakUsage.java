@@ -1,10 +1,10 @@
 package io.nccl4j.bench.selftest;
 
 import io.nccl4j.Backend;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
 import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.machine.ThisProcess;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 import java.util.EnumMap;
@@ -118,7 +118,7 @@ public record SoakUsage(long seconds, Map<Quantity, Long> values, String details
   private static long booked(int nranks) {
     long booked = 0;
     for (int rank = 0; rank < nranks; rank++) {
-      MemoryReport report = SelfTest.device(Backend.HOST, rank).memory();
+      MemoryReport report = MemoryReport.of(SelfTest.device(Backend.HOST, rank));
       booked +=
           report.lines().stream()
               .filter(line -> line.purpose() != MemoryPurpose.UNUSED)

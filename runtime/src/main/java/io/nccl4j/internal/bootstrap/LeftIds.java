@@ -1,7 +1,7 @@
 package io.nccl4j.internal.bootstrap;
 
-import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.diagnose.Diagnosis.Check;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;

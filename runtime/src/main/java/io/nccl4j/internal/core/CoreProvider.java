@@ -6,26 +6,35 @@ import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
-import io.nccl4j.Diagnosis;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Launch;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.Provider;
-import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.UniqueId;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclProvider;
+import io.nccl4j.diagnose.DiagnoseProvider;
+import io.nccl4j.diagnose.Diagnosis;
+import io.nccl4j.diagnose.SharedMemorySegment;
 import io.nccl4j.internal.bootstrap.JobLaunch;
 import io.nccl4j.internal.bootstrap.LeftIds;
+import io.nccl4j.internal.check.Require;
 import io.nccl4j.internal.diagnose.Doctor;
 import io.nccl4j.internal.machine.ProcessFiles;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.spi.BackendDevice;
 import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
+import io.nccl4j.internal.spi.MemoryOwner;
 import io.nccl4j.internal.spi.NcclRuntime;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryProvider;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryReport;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.nio.file.attribute.UserPrincipal;
@@ -40,7 +49,8 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /** The runtime behind the API. */
-public final class CoreProvider implements Provider {
+public final class CoreProvider
+    implements Provider, MemoryProvider, NcclProvider, DiagnoseProvider {
   private static final Logger LOG = LogManager.getLogger(CoreProvider.class);
 
   /** A backend of this machine, and what became of it. */
@@ -161,14 +171,14 @@ public final class CoreProvider implements Provider {
 
   @Override
   public List<Communicator> initAll(List<Device> devices, CommunicatorConfig config) {
-    require(config, "config");
+    Require.present(config, "config");
     if (devices == null || devices.isEmpty()) {
       throw new InvalidArgumentException(
           "there are no devices to create communicators on",
           "pass one device per rank, at least one");
     }
     for (Device device : devices) {
-      require(device, "device");
+      Require.present(device, "device");
       if (device.backend() != devices.getFirst().backend()) {
         throw new InvalidArgumentException(
             "the devices are of different backends: "
@@ -194,25 +204,25 @@ public final class CoreProvider implements Provider {
   @Override
   public Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
-    require(device, "device");
-    require(id, "id");
-    require(config, "config");
+    Require.present(device, "device");
+    Require.present(id, "id");
+    Require.present(config, "config");
     return runtime(device.backend()).initRank(device, nranks, id, rank, config);
   }
 
   @Override
   public Communicator initRank(
       Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
-    require(device, "device");
-    require(ids, "list of ids");
-    require(config, "config");
+    Require.present(device, "device");
+    Require.present(ids, "list of ids");
+    Require.present(config, "config");
     if (ids.isEmpty() || ids.size() > Math.max(nranks, 1)) {
       throw new InvalidArgumentException(
           "there are " + ids.size() + " unique ids for " + nranks + " ranks",
           "pass one id or more, and at most one per rank");
     }
     for (int i = 0; i < ids.size(); i++) {
-      require(ids.get(i), "id");
+      Require.present(ids.get(i), "id");
       if (ids.indexOf(ids.get(i)) < i) {
         throw new InvalidArgumentException(
             "unique id " + i + " appears twice", "create a new id each time");
@@ -224,9 +234,9 @@ public final class CoreProvider implements Provider {
   @Override
   public NcclCommunicator joinGrowing(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
-    require(device, "device");
-    require(id, "id");
-    require(config, "config");
+    Require.present(device, "device");
+    Require.present(id, "id");
+    Require.present(config, "config");
     if (device.backend() != Backend.CUDA) {
       throw new InvalidUsageException(
           "the " + device.backend().label() + " backend cannot grow communicators",
@@ -237,16 +247,18 @@ public final class CoreProvider implements Provider {
 
   @Override
   public Duration simulate(Runnable operations) {
+    Require.present(operations, "operations");
     return nccl().simulate(operations);
   }
 
   @Override
-  public List<String> ncclParameterKeys() {
+  public List<String> parameterKeys() {
     return nccl().parameterKeys();
   }
 
   @Override
-  public Optional<String> ncclParameter(String key) {
+  public Optional<String> parameter(String key) {
+    Require.present(key, "key");
     return nccl().parameter(key);
   }
 
@@ -263,12 +275,42 @@ public final class CoreProvider implements Provider {
   }
 
   @Override
-  public MemoryPrediction predictMemory(MemoryQuery query) {
-    return found(query.backend()).provider.predictMemory(query);
+  public MemoryPrediction predict(MemoryQuery query) {
+    return found(Require.present(query, "query").backend()).provider.predictMemory(query);
+  }
+
+  @Override
+  public MemoryReport report(Device device) {
+    return own(device).memory();
+  }
+
+  @Override
+  public MemoryReport report(Communicator communicator) {
+    if (Require.present(communicator, "communicator") instanceof MemoryOwner owner) {
+      return owner.memory();
+    }
+    throw foreign(communicator, "communicator", "create it with Communicator.initAll or initRank");
+  }
+
+  @Override
+  public MemoryPool newPool(Device device, MemoryPoolOptions options) {
+    return own(device).newMemoryPool(Require.present(options, "options"));
+  }
+
+  private static BackendDevice own(Device device) {
+    if (Require.present(device, "device") instanceof BackendDevice own) {
+      return own;
+    }
+    throw foreign(device, "device", "get it with Device.get or Device.all");
+  }
+
+  private static InvalidArgumentException foreign(Object object, String what, String remedy) {
+    return new InvalidArgumentException("the " + what + " " + object + " is not nccl4j's", remedy);
   }
 
   @Override
   public Diagnosis diagnose(Backend backend) {
+    Require.present(backend, "backend");
     BackendInfo gpus = backend == Backend.HOST ? null : info(Backend.CUDA);
     long shmBytes = gpus != null && gpus.isUsable() ? nccl().sharedMemoryNeed() : 0;
     return Doctor.examine(
@@ -283,12 +325,6 @@ public final class CoreProvider implements Provider {
   @Override
   public List<Path> removeStaleIds() {
     return LeftIds.here().remove();
-  }
-
-  private static void require(@Nullable Object argument, String name) {
-    if (argument == null) {
-      throw new InvalidArgumentException("the " + name + " is null", "pass a " + name);
-    }
   }
 
   @Override

@@ -5,11 +5,11 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPrediction;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.cuda.NcclOptions;
 import io.nccl4j.internal.cuda.memory.CudaBudget;
 import io.nccl4j.internal.cuda.nccl.CudaHealth;
 import io.nccl4j.internal.cuda.nccl.CudaRank;
@@ -19,6 +19,7 @@ import io.nccl4j.internal.cuda.nccl.NcclConfig;
 import io.nccl4j.internal.cuda.nccl.NcclHandle;
 import io.nccl4j.internal.cuda.nccl.NcclQueries;
 import io.nccl4j.internal.cuda.nccl.Team;
+import io.nccl4j.memory.MemoryPrediction;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -92,7 +93,7 @@ final class CudaChildren {
   CudaCommunicator shrink(int[] excludedRanks, boolean abort, CommunicatorConfig config) {
     Features.SHRINK.require();
     requireConfig("shrink", config);
-    NcclConfig.requireKnown(config.nccl());
+    NcclConfig.requireKnown(NcclOptions.of(config));
     int[] excluded = excluded(excludedRanks);
     parent.enterAlone("shrink");
     try {
@@ -202,7 +203,7 @@ final class CudaChildren {
   CudaCommunicator grow(int nranks, @Nullable UniqueId id, CommunicatorConfig config) {
     Features.GROW.require();
     requireConfig("grow", config);
-    NcclConfig.requireKnown(config.nccl());
+    NcclConfig.requireKnown(NcclOptions.of(config));
     if (nranks <= parent.nranks()) {
       throw new InvalidArgumentException(
           "grow: nranks is " + nranks,
@@ -255,7 +256,7 @@ final class CudaChildren {
   /**
    * What NCCL is told so that a child fits.
    *
-   * @throws io.nccl4j.MemoryBudgetException if it does not
+   * @throws io.nccl4j.memory.MemoryBudgetException if it does not
    */
   private CudaBudget.Plan plan(String what, int nranks, CommunicatorConfig config) {
     return CudaBudget.planChild(

@@ -2,18 +2,14 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
-import io.nccl4j.CudaModule;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryFeature;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
-import io.nccl4j.VirtualMemory;
+import io.nccl4j.cuda.CudaModule;
+import io.nccl4j.cuda.MemoryFeature;
+import io.nccl4j.cuda.VirtualMemory;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.GpuDevice;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
@@ -26,12 +22,17 @@ import io.nccl4j.internal.cuda.module.PtxModule;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.schedule.ScheduledEvent;
+import io.nccl4j.internal.spi.BackendDevice;
 import io.nccl4j.internal.spi.NativeSegments;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /** A GPU as the API has it: it makes what lives on one. */
-final class CudaGpu implements GpuDevice {
+final class CudaGpu implements GpuDevice, BackendDevice {
   private final Gpu gpu;
   private final CudaStreams streams = new CudaStreams();
   private final DeviceMemory memory;

@@ -3,6 +3,7 @@ package io.nccl4j.internal.cuda;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.cuda.NcclOptions;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.memory.CudaBudget;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
@@ -43,7 +44,7 @@ final class CudaInit {
    * Joins.
    *
    * @param ids gives the bytes of one unique id, or of several, after the memory was looked at
-   * @throws io.nccl4j.MemoryBudgetException if a rank would take more memory than it may
+   * @throws io.nccl4j.memory.MemoryBudgetException if a rank would take more memory than it may
    */
   List<CudaCommunicator> join(Supplier<byte[]> ids) {
     NcclJoin.requireOwnGpus(nativeRanks());
@@ -71,7 +72,7 @@ final class CudaInit {
 
   /** What NCCL is told so that the ranks fit. */
   private CudaBudget.Plan plan() {
-    NcclConfig.requireKnown(asked.nccl());
+    NcclConfig.requireKnown(NcclOptions.of(asked));
     CudaBudget.Plan plan = CudaBudget.plan(devices(), nranks, asked, name);
     List<Gpu> gpus = devices().stream().map(DeviceMemory::gpu).toList();
     SharedMemoryNeed.require(gpus, nranks, plan.config(), name);

@@ -2,11 +2,11 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
 import io.nccl4j.internal.cuda.memory.CudaMemory;
 import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryQuery;
 
 /** The cuda backend as a service; libraries are loaded when it is opened, or asked for. */
 public final class CudaProvider implements BackendProvider {

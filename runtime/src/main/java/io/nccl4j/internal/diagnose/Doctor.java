@@ -1,13 +1,13 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.BackendInfo;
-import io.nccl4j.Diagnosis;
-import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.Feature;
-import io.nccl4j.SharedMemorySegment;
 import io.nccl4j.bindings.GpuLibrary;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LoadedLibrary;
+import io.nccl4j.diagnose.Diagnosis;
+import io.nccl4j.diagnose.Diagnosis.Check;
+import io.nccl4j.diagnose.SharedMemorySegment;
 import io.nccl4j.internal.machine.MachineFiles;
 import java.util.ArrayList;
 import java.util.List;

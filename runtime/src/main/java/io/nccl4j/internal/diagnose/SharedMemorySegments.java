@@ -1,11 +1,11 @@
 package io.nccl4j.internal.diagnose;
 
-import io.nccl4j.SharedMemorySegment;
-import io.nccl4j.SharedMemorySegment.Use;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.diagnose.SharedMemorySegment;
+import io.nccl4j.diagnose.SharedMemorySegment.Use;
 import io.nccl4j.internal.diagnose.FileUsers.Identity;
 import io.nccl4j.internal.machine.MachineFiles;
 import java.io.IOException;

@@ -1,8 +1,8 @@
 package io.nccl4j.internal.diagnose;
 
-import io.nccl4j.Diagnosis.Check;
-import io.nccl4j.SharedMemorySegment;
-import io.nccl4j.SharedMemorySegment.Use;
+import io.nccl4j.diagnose.Diagnosis.Check;
+import io.nccl4j.diagnose.SharedMemorySegment;
+import io.nccl4j.diagnose.SharedMemorySegment.Use;
 import io.nccl4j.internal.machine.ByteSizes;
 import io.nccl4j.internal.machine.ControlGroups;
 import io.nccl4j.internal.machine.MachineFiles;

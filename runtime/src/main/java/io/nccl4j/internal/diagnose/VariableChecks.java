@@ -1,9 +1,9 @@
 package io.nccl4j.internal.diagnose;
 
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.Diagnosis.Check;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Setting;
+import io.nccl4j.diagnose.Diagnosis.Check;
 import io.nccl4j.internal.machine.MachineFiles;
 import java.util.ArrayList;
 import java.util.List;

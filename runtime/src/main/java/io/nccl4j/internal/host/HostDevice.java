@@ -1,21 +1,11 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.Backend;
-import io.nccl4j.BackendInfo;
-import io.nccl4j.CudaModule;
-import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryFeature;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.Stream;
-import io.nccl4j.VirtualMemory;
 import io.nccl4j.internal.host.memory.DeviceMemory;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostPinnedBuffer;
@@ -24,13 +14,18 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.schedule.ScheduledEvent;
+import io.nccl4j.internal.spi.BackendDevice;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.internal.spi.NativeSegments;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /** One of the virtual devices of this machine. There is one object per ordinal. */
-final class HostDevice implements Device {
+final class HostDevice implements BackendDevice {
   private final int ordinal;
   private final DeviceMemory memory = new DeviceMemory(this);
   private final DeviceRanks ranks = new DeviceRanks();
@@ -78,29 +73,6 @@ final class HostDevice implements Device {
   }
 
   @Override
-  public BackendInfo.FeatureInfo support(MemoryFeature feature) {
-    String reason =
-        switch (feature) {
-          case VIRTUAL_MEMORY -> "the heap maps and unmaps memory by itself";
-          case FILE_DESCRIPTORS -> "processes share their heaps as a whole, without being asked";
-          case FABRIC_HANDLES -> "the host backend does not join machines";
-          case MULTICAST -> "processors have no multicast";
-          case null ->
-              throw new InvalidArgumentException("the feature is null", "pass a MemoryFeature");
-        };
-    return new BackendInfo.FeatureInfo(
-        feature.feature(), false, "a device of Backend.CUDA", reason);
-  }
-
-  @Override
-  public VirtualMemory newVirtualMemory() {
-    throw new InvalidUsageException(
-        this + " has no " + MemoryFeature.VIRTUAL_MEMORY.label() + ": the heap plays that part",
-        "use allocate or newMemoryPool, whose memory other processes reach without copies, or a"
-            + " device of Backend.CUDA");
-  }
-
-  @Override
   public MemoryPool newMemoryPool(MemoryPoolOptions options) {
     return HostPool.open(memory, options);
   }
@@ -108,13 +80,6 @@ final class HostDevice implements Device {
   @Override
   public DeviceBuffer wrap(@Nullable MemorySegment segment) {
     return new HostBuffer(this, NativeSegments.requireSharable(segment));
-  }
-
-  @Override
-  public DeviceBuffer wrap(long devicePointer, long bytes) {
-    throw new InvalidUsageException(
-        "a raw address cannot be checked on the host backend",
-        "wrap a MemorySegment, or allocate a buffer");
   }
 
   @Override
@@ -133,18 +98,6 @@ final class HostDevice implements Device {
   @Override
   public boolean bindThread() {
     return Affinity.bindThread(ordinal);
-  }
-
-  @Override
-  public CudaModule loadModule(@Nullable String ptx) {
-    throw new InvalidUsageException(
-        "the host backend runs no CUDA kernels", "load the module on a device of Backend.CUDA");
-  }
-
-  @Override
-  public Stream wrapStream(long stream) {
-    throw new InvalidUsageException(
-        "the host backend has no streams of other libraries", "create one with device.newStream()");
   }
 
   @Override

@@ -2,11 +2,11 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryQuery;
 
 /** The host backend as a service: it can always be used. */
 public final class HostProvider implements BackendProvider {

@@ -1,11 +1,11 @@
 package io.nccl4j.internal.memory;
 
-import io.nccl4j.MemoryBudgetException;
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
+import io.nccl4j.memory.MemoryBudgetException;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.Function;

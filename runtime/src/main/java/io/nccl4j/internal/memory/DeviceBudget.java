@@ -2,7 +2,7 @@ package io.nccl4j.internal.memory;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
-import io.nccl4j.MemoryBudgetException;
+import io.nccl4j.memory.MemoryBudgetException;
 import java.util.Optional;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;

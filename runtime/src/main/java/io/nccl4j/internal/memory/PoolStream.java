@@ -1,8 +1,8 @@
 package io.nccl4j.internal.memory;
 
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.MemoryPool;
 import io.nccl4j.internal.spi.EngineStream;
+import io.nccl4j.memory.MemoryPool;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayDeque;

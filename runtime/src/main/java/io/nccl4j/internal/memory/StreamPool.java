@@ -4,13 +4,13 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPoolStatistics;
 import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.spi.EngineStream;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPoolStatistics;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -408,7 +408,7 @@ public abstract class StreamPool<B extends DeviceBuffer> implements MemoryPool {
   private void requireOpen() {
     if (closed) {
       throw new InvalidUsageException(
-          "the memory pool is closed", "create a new one with device.newMemoryPool()");
+          "the memory pool is closed", "create a new one with MemoryPool.create(device)");
     }
   }
 

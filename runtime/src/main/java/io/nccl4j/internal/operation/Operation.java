@@ -85,13 +85,13 @@ public record Operation(
   /** See {@link io.nccl4j.Communicator#recv}. */
   public static final Operation RECV = moves("recv", PEER, NOTHING, ALL, ONE);
 
-  /** See {@link io.nccl4j.NcclCommunicator#putSignal}. */
+  /** See {@link io.nccl4j.cuda.NcclCommunicator#putSignal}. */
   public static final Operation PUT_SIGNAL = moves("putSignal", ALL, ONE, PEER, NOTHING);
 
-  /** See {@link io.nccl4j.NcclCommunicator#signal}. */
+  /** See {@link io.nccl4j.cuda.NcclCommunicator#signal}. */
   public static final Operation SIGNAL = moves("signal", ALL, NOTHING, PEER, NOTHING);
 
-  /** See {@link io.nccl4j.NcclCommunicator#waitSignals}. */
+  /** See {@link io.nccl4j.cuda.NcclCommunicator#waitSignals}. */
   public static final Operation WAIT_SIGNALS = moves("waitSignals", ALL, NOTHING, ALL, NOTHING);
 
   private static Operation reduces(

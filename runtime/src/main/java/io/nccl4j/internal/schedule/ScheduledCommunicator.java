@@ -14,6 +14,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.internal.operation.Arguments;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.spi.MemoryOwner;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.List;
@@ -25,7 +26,8 @@ import org.jspecify.annotations.Nullable;
  *
  * @param <W> the backend's work
  */
-public abstract class ScheduledCommunicator<W extends Work> extends Padded implements Communicator {
+public abstract class ScheduledCommunicator<W extends Work> extends Padded
+    implements Communicator, MemoryOwner {
   private static final VarHandle ENTERED;
 
   static {

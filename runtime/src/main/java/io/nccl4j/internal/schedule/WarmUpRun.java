@@ -1,6 +1,5 @@
 package io.nccl4j.internal.schedule;
 
-import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
@@ -15,6 +14,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.WarmUp.Operation;
+import io.nccl4j.cuda.CudaDevice;
 import io.nccl4j.internal.machine.CompilerThreads;
 import io.nccl4j.internal.schedule.WarmUpCalls.Call;
 import java.lang.foreign.Arena;
@@ -176,9 +176,9 @@ final class WarmUpRun {
    * waits for its end. A GPU cannot reach that; there it is the buffer's own.
    */
   private DeviceBuffer wrap(DeviceBuffer own) {
-    return device.backend() == Backend.HOST
-        ? device.wrap(Arena.ofAuto().allocate(own.byteSize(), DataType.FLOAT64.byteSize()))
-        : device.wrap(own.address(), own.byteSize());
+    return device instanceof CudaDevice gpu
+        ? gpu.wrap(own.address(), own.byteSize())
+        : device.wrap(Arena.ofAuto().allocate(own.byteSize(), DataType.FLOAT64.byteSize()));
   }
 
   private Set<Operation> withData() {

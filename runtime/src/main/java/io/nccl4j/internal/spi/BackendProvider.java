@@ -2,8 +2,8 @@ package io.nccl4j.internal.spi;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryQuery;
 
 /**
  * A backend before it is used, found by {@link java.util.ServiceLoader}: the one class that must be

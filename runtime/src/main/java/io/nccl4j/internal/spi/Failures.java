@@ -2,7 +2,6 @@ package io.nccl4j.internal.spi;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.BackendUnavailableException;
-import io.nccl4j.CudaException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InterruptedWaitException;
@@ -13,6 +12,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SharedMemoryException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.cuda.CudaException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collection;
 

@@ -1,9 +1,9 @@
 package io.nccl4j.internal.spi;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
-import io.nccl4j.MemoryReport.Line;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
+import io.nccl4j.memory.MemoryReport.Line;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;

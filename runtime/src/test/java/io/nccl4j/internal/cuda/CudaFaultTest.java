@@ -15,7 +15,6 @@ import static org.junit.jupiter.params.provider.Arguments.arguments;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
@@ -34,6 +33,7 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.cuda.CudaException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

@@ -7,11 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.AbortedException;
-import io.nccl4j.AddressRange;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.DeviceAccess;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.ExecutableGraph;
@@ -19,24 +17,27 @@ import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryDescriptor;
-import io.nccl4j.MemoryFeature;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
-import io.nccl4j.MulticastMemory;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
-import io.nccl4j.PhysicalMemory;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
-import io.nccl4j.VirtualMemory;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.AddressRange;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.cuda.DeviceAccess;
+import io.nccl4j.cuda.MemoryDescriptor;
+import io.nccl4j.cuda.MemoryFeature;
+import io.nccl4j.cuda.MulticastMemory;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.PhysicalMemory;
+import io.nccl4j.cuda.VirtualMemory;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -102,13 +103,13 @@ class CudaMemoryTest {
   /** All that the stand-in has given out is booked, but for what NCCL took. */
   @Test
   void everyByteIsBooked() {
-    Device device = CudaRig.device(3);
-    long before = device.memory().bytes(MemoryPlace.DEVICE);
+    CudaDevice device = CudaRig.device(3);
+    long before = MemoryReport.of(device).bytes(MemoryPlace.DEVICE);
     long given = standIn.live("memory");
     try (DeviceBuffer small = device.allocate(5000);
         DeviceBuffer large = device.allocate(40 << 20);
         PinnedBuffer pinned = device.allocatePinned(100)) {
-      MemoryReport report = device.memory();
+      MemoryReport report = MemoryReport.of(device);
       assertEquals(
           standIn.live("memory") - given,
           report.bytes(MemoryPlace.DEVICE) - before,
@@ -118,8 +119,8 @@ class CudaMemoryTest {
       assertEquals(
           5000 + (40 << 20) + 100, small.byteSize() + large.byteSize() + pinned.byteSize());
     }
-    assertEquals(0, device.memory().bytes(MemoryPurpose.USER));
-    assertEquals(before, device.memory().bytes(MemoryPlace.DEVICE));
+    assertEquals(0, MemoryReport.of(device).bytes(MemoryPurpose.USER));
+    assertEquals(before, MemoryReport.of(device).bytes(MemoryPlace.DEVICE));
   }
 
   /** A registered buffer is its communicator's until the last registration ends. */
@@ -128,22 +129,22 @@ class CudaMemoryTest {
     try (CudaRig rig = new CudaRig(2)) {
       Communicator own = rig.communicators.get(0);
       Device device = own.device();
-      long user = device.memory().bytes(MemoryPurpose.USER);
+      long user = MemoryReport.of(device).bytes(MemoryPurpose.USER);
       DeviceBuffer buffer = rig.in.getFirst();
-      assertEquals(4096, own.memory().bytes(MemoryPurpose.BARRIER));
-      assertEquals(own.config().fifoBytes(), own.memory().bytes(MemoryPurpose.FIFO));
-      assertEquals(0, own.memory().bytes(MemoryPurpose.WINDOW));
+      assertEquals(4096, MemoryReport.of(own).bytes(MemoryPurpose.BARRIER));
+      assertEquals(own.config().fifoBytes(), MemoryReport.of(own).bytes(MemoryPurpose.FIFO));
+      assertEquals(0, MemoryReport.of(own).bytes(MemoryPurpose.WINDOW));
       NcclCommunicator nccl = NcclCommunicator.of(own);
       try (NcclCommunicator.Registration first = nccl.register(buffer);
           NcclCommunicator.Registration second = nccl.register(buffer.slice(0, 64))) {
         assertTrue(first.isActive() && second.isActive());
-        assertEquals(4096, own.memory().bytes(MemoryPurpose.WINDOW));
-        assertEquals(user - 4096, device.memory().bytes(MemoryPurpose.USER));
+        assertEquals(4096, MemoryReport.of(own).bytes(MemoryPurpose.WINDOW));
+        assertEquals(user - 4096, MemoryReport.of(device).bytes(MemoryPurpose.USER));
       }
-      assertEquals(0, own.memory().bytes(MemoryPurpose.WINDOW));
-      assertEquals(user, device.memory().bytes(MemoryPurpose.USER));
+      assertEquals(0, MemoryReport.of(own).bytes(MemoryPurpose.WINDOW));
+      assertEquals(user, MemoryReport.of(device).bytes(MemoryPurpose.USER));
     }
-    assertEquals(0, CudaRig.device(0).memory().bytes(MemoryPurpose.BARRIER));
+    assertEquals(0, MemoryReport.of(CudaRig.device(0)).bytes(MemoryPurpose.BARRIER));
   }
 
   /** A failure and a failure while it is undone: the message is the first one's. */
@@ -170,7 +171,7 @@ class CudaMemoryTest {
   /** Until there is no more: the message says how much was asked for and is free. */
   @Test
   void memoryRunsOut() {
-    Device device = CudaRig.device(2);
+    CudaDevice device = CudaRig.device(2);
     List<DeviceBuffer> taken = new ArrayList<>();
     StandIn.environment("STANDIN_CUDA_MEMORY", Long.toString(100L << 20));
     try {
@@ -237,7 +238,7 @@ class CudaMemoryTest {
       stream.fill(large, (byte) 7);
       stream.copy(large.slice(0, 64), rig.in.getFirst().slice(0, 64));
       stream.copy(pinned, large.slice(0, pinned.byteSize()));
-      try (MemoryPool pool = CudaRig.device(0).newMemoryPool()) {
+      try (MemoryPool pool = MemoryPool.create(CudaRig.device(0))) {
         DeviceBuffer pooled = pool.allocate(1 << 20, stream);
         stream.fill(pooled, (byte) 1);
         pooled.close();
@@ -299,7 +300,7 @@ class CudaMemoryTest {
 
   @Test
   void buffersInUseAreFreedLater() {
-    Device device = CudaRig.device(0);
+    CudaDevice device = CudaRig.device(0);
     try (CudaRig rig = new CudaRig(2)) {
       Stream stream = rig.streams.getFirst();
       long before = taken(device, MemoryPlace.DEVICE);
@@ -322,7 +323,7 @@ class CudaMemoryTest {
   }
 
   private static long taken(Device device, MemoryPlace place) {
-    return device.memory().lines().stream()
+    return MemoryReport.of(device).lines().stream()
         .filter(line -> line.place() == place && line.purpose() == MemoryPurpose.USER)
         .mapToLong(MemoryReport.Line::bytes)
         .sum();
@@ -338,7 +339,7 @@ class CudaMemoryTest {
 
   @Test
   void memoryOfOthersIsWrapped() {
-    Device device = CudaRig.device(0);
+    CudaDevice device = CudaRig.device(0);
     try (DeviceBuffer own = device.allocate(64);
         DeviceBuffer wrapped = device.wrap(own.address(), 64)) {
       wrapped.copyFrom(new int[] {1, 2, 3});

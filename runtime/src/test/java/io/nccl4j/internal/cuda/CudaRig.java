@@ -13,6 +13,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.cuda.CudaDevice;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -114,12 +115,12 @@ final class CudaRig implements AutoCloseable {
         .build();
   }
 
-  static Device device(int ordinal) {
-    return Device.get(Backend.CUDA, ordinal);
+  static CudaDevice device(int ordinal) {
+    return CudaDevice.of(Device.get(Backend.CUDA, ordinal));
   }
 
   static List<Device> devices(int first, int count) {
-    return IntStream.range(first, first + count).mapToObj(CudaRig::device).toList();
+    return IntStream.range(first, first + count).<Device>mapToObj(CudaRig::device).toList();
   }
 
   int size() {

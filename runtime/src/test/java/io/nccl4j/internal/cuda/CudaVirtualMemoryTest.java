@@ -2,31 +2,32 @@ package io.nccl4j.internal.cuda;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.AddressRange;
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.DeviceAccess;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryDescriptor;
-import io.nccl4j.MemoryFeature;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MulticastMemory;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
-import io.nccl4j.PhysicalMemory;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
-import io.nccl4j.VirtualMemory;
+import io.nccl4j.cuda.AddressRange;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.cuda.DeviceAccess;
+import io.nccl4j.cuda.MemoryDescriptor;
+import io.nccl4j.cuda.MemoryFeature;
+import io.nccl4j.cuda.MulticastMemory;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.PhysicalMemory;
+import io.nccl4j.cuda.VirtualMemory;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryReport;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -46,8 +47,8 @@ class CudaVirtualMemoryTest {
   private static final Set<MemoryFeature> FABRIC = Set.of(MemoryFeature.FABRIC_HANDLES);
 
   private StandIn standIn = StandIn.require();
-  private final Device device = CudaRig.device(0);
-  private final Device second = CudaRig.device(1);
+  private final CudaDevice device = CudaRig.device(0);
+  private final CudaDevice second = CudaRig.device(1);
   private long unit;
 
   @BeforeEach
@@ -397,9 +398,6 @@ class CudaVirtualMemoryTest {
       BackendInfo.FeatureInfo found = device.support(feature);
       assertEquals(feature != MemoryFeature.FABRIC_HANDLES, found.isPresent(), found::toString);
       assertEquals(found.isPresent(), found.reason().isEmpty());
-      BackendInfo.FeatureInfo onHost = Device.get(Backend.HOST, 0).support(feature);
-      assertFalse(onHost.isPresent());
-      assertFalse(onHost.reason().isEmpty());
     }
     StandIn.environment("STANDIN_CUDA_MULTICAST", "0");
     assertEquals("the device says no", device.support(MemoryFeature.MULTICAST).reason());
@@ -411,8 +409,6 @@ class CudaVirtualMemoryTest {
     }
     StandIn.environment("STANDIN_CUDA_VMM", "0");
     refused(device::newVirtualMemory, "has no cuMem virtual memory", "says no");
-    refused(
-        Device.get(Backend.HOST, 0)::newVirtualMemory, "the heap plays that part", "Backend.CUDA");
     wrong(() -> device.support(null), "null");
   }
 
@@ -422,7 +418,8 @@ class CudaVirtualMemoryTest {
   @Test
   void poolsAreRegisteredByChunks() {
     try (CudaRig rig = new CudaRig(1);
-        MemoryPool pool = device.newMemoryPool(MemoryPoolOptions.DEFAULTS.withInitialBytes(unit))) {
+        MemoryPool pool =
+            MemoryPool.create(device, MemoryPoolOptions.DEFAULTS.withInitialBytes(unit))) {
       NcclCommunicator nccl = NcclCommunicator.of(rig.communicators.get(0));
       Stream stream = rig.streams.getFirst();
       assertEquals(1, nccl.register(pool).size());
@@ -436,7 +433,7 @@ class CudaVirtualMemoryTest {
       assertEquals(1, standIn.calls("ncclCommRegister"));
       assertEquals(0, pool.trim(0));
       refused(pool::close, "registered with a communicator", "close their registrations");
-      String book = device.memory().toString();
+      String book = MemoryReport.of(device).toString();
       assertTrue(book.contains("window"), book);
       // What it grows by is registered at the next call.
       pool.allocate(40 << 20, stream).close();
@@ -447,7 +444,7 @@ class CudaVirtualMemoryTest {
       both.getLast().close();
       assertEquals(40 << 20, pool.trim(0));
       both.getFirst().close();
-      wrong(() -> nccl.register(CudaRig.device(1).newMemoryPool()), "not of cuda device 0");
+      wrong(() -> nccl.register(MemoryPool.create(CudaRig.device(1))), "not of cuda device 0");
       wrong(() -> nccl.register((MemoryPool) null), "the pool is null");
     }
   }
@@ -463,7 +460,7 @@ class CudaVirtualMemoryTest {
               rank -> {
                 NcclCommunicator nccl = NcclCommunicator.of(rig.communicators.get(rank));
                 Stream stream = rig.streams.get(rank);
-                try (MemoryPool pool = nccl.device().newMemoryPool(options)) {
+                try (MemoryPool pool = MemoryPool.create(nccl.device(), options)) {
                   NcclCommunicator.Window window =
                       nccl.registerWindows(pool, true, false).getFirst();
                   assertTrue(window.isSupported());
@@ -519,7 +516,7 @@ class CudaVirtualMemoryTest {
   }
 
   private void pool() {
-    try (MemoryPool pool = device.newMemoryPool();
+    try (MemoryPool pool = MemoryPool.create(device);
         Stream stream = device.newStream()) {
       pool.allocate(1000, stream).close();
       pool.allocate(40 << 20, stream).close();

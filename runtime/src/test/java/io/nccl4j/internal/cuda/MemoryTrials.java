@@ -11,20 +11,20 @@ import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.MemoryBudgetException;
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclOptions;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Setting;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclOptions;
 import io.nccl4j.internal.cuda.nccl.Features;
+import io.nccl4j.memory.MemoryBudgetException;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -179,7 +179,10 @@ final class MemoryTrials {
         CudaRig.eventually(() -> standIn.live().equals(before));
         assertEquals(before, standIn.live(), step + ", call " + call + ": " + e.getMessage());
         for (Device device : devices()) {
-          assertEquals(0, device.memory().bytes(MemoryPlace.DEVICE), () -> "" + device.memory());
+          assertEquals(
+              0,
+              MemoryReport.of(device).bytes(MemoryPlace.DEVICE),
+              () -> "" + MemoryReport.of(device));
         }
       }
     }
@@ -199,7 +202,7 @@ final class MemoryTrials {
               && warnings.getFirst().contains("NVLS is off for this process (NCCL_NVLS_ENABLE=0)"),
           warnings::toString);
       sum(joined);
-      assertEquals(joined.get(0).config().nccl(), NcclOptions.defaults());
+      assertEquals(NcclOptions.of(joined.get(0).config()), NcclOptions.defaults());
     } finally {
       memory(0);
     }
@@ -233,7 +236,7 @@ final class MemoryTrials {
   private void whatTheUserSetStays() throws Exception {
     memory(500 * MIB);
     NcclOptions options = NcclOptions.builder().maxCtas(24).build();
-    try (Communicators joined = ranks(config().nccl(options).build())) {
+    try (Communicators joined = ranks(config().with(options).build())) {
       List<String> warnings = warnings();
       assertEquals(1, warnings.size(), warnings::toString);
       assertTrue(
@@ -272,7 +275,7 @@ final class MemoryTrials {
     try (Communicators joined = ranks(config)) {
       sum(joined);
       assertEquals(0, standIn.calls("cuMemGetInfo_v2"));
-      assertEquals(List.of(), joined.get(0).memory().comparisons());
+      assertEquals(List.of(), MemoryReport.of(joined.get(0)).comparisons());
     } finally {
       memory(0);
     }
@@ -318,7 +321,7 @@ final class MemoryTrials {
       joined.run(
           communicator -> {
             try (io.nccl4j.Communicator child = communicator.split(0, 0, half)) {
-              assertTrue(child.config().nccl().isSet(NcclOptions.Option.MAX_CTAS));
+              assertTrue(NcclOptions.of(child.config()).isSet(NcclOptions.Option.MAX_CTAS));
             }
             try (io.nccl4j.Communicator child = communicator.split(communicator.rank(), 0)) {
               assertEquals(1, child.nranks());
@@ -336,7 +339,7 @@ final class MemoryTrials {
 
   /** What NCCL was predicted to take of the device, by the report of a communicator. */
   private static long predicted(io.nccl4j.Communicator communicator) {
-    List<MemoryReport.Comparison> comparisons = communicator.memory().comparisons();
+    List<MemoryReport.Comparison> comparisons = MemoryReport.of(communicator).comparisons();
     return comparisons.stream()
         .filter(comparison -> comparison.what().equals("NCCL by now"))
         .findFirst()
@@ -346,11 +349,11 @@ final class MemoryTrials {
 
   private void budgetOfADevice() throws Exception {
     Device device = Device.get(Backend.CUDA, 0);
-    long before = device.memory().bytes(MemoryPlace.DEVICE);
+    long before = MemoryReport.of(device).bytes(MemoryPlace.DEVICE);
     System.setProperty("nccl4j.device-memory-budget", "1G");
     try (Communicators joined = ranks(config().build())) {
       sum(joined);
-      long left = 1024 * MIB - device.memory().bytes(MemoryPlace.DEVICE);
+      long left = 1024 * MIB - MemoryReport.of(device).bytes(MemoryPlace.DEVICE);
       MemoryBudgetException e =
           assertThrows(MemoryBudgetException.class, () -> device.allocate(left).close());
       assertTrue(e.problem().contains("its budget is 1073741824"), e::problem);
@@ -360,13 +363,13 @@ final class MemoryTrials {
       device.allocate(64 * MIB).close();
       // A second one does not fit beside the first one, but with fewer CTAs.
       try (Communicators second = ranks(config().build())) {
-        assertTrue(second.get(0).config().nccl().isSet(NcclOptions.Option.MAX_CTAS));
+        assertTrue(NcclOptions.of(second.get(0).config()).isSet(NcclOptions.Option.MAX_CTAS));
       }
     } finally {
       System.clearProperty("nccl4j.device-memory-budget");
     }
     assertEquals(1, warnings().size());
-    assertEquals(before, device.memory().bytes(MemoryPlace.DEVICE));
+    assertEquals(before, MemoryReport.of(device).bytes(MemoryPlace.DEVICE));
   }
 
   /** Booked, said by NCCL, predicted, and seen from outside. */
@@ -376,7 +379,7 @@ final class MemoryTrials {
       sum(joined);
       boolean said = Features.MEMORY_STATISTICS.isPresent();
       for (io.nccl4j.Communicator communicator : joined) {
-        MemoryReport report = communicator.memory();
+        MemoryReport report = MemoryReport.of(communicator);
         assertEquals(NCCL_BYTES, report.bytes(MemoryPurpose.NCCL), report::toString);
         assertTrue(
             report.toString().contains(said ? "ncclCommMemStats" : "by the free memory"),
@@ -396,7 +399,7 @@ final class MemoryTrials {
         }
       }
       joined.get(1).abort();
-      MemoryReport failed = joined.get(1).memory();
+      MemoryReport failed = MemoryReport.of(joined.get(1));
       assertEquals(4096, failed.bytes(MemoryPurpose.BARRIER), failed::toString);
     }
   }

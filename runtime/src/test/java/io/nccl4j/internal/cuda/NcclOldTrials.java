@@ -12,12 +12,12 @@ import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.NcclCommunicator;
-import io.nccl4j.NcclOptions;
-import io.nccl4j.NcclParameters;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclOptions;
+import io.nccl4j.cuda.NcclParameters;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -85,7 +85,7 @@ final class NcclOldTrials {
     options.put(NcclOptions.builder().numRmaCtx(2).build(), "2.29.0");
     options.put(NcclOptions.builder().maxP2pPeers(2).build(), "2.30.0");
     for (Map.Entry<NcclOptions, String> entry : options.entrySet()) {
-      CommunicatorConfig config = CommunicatorConfig.builder().nccl(entry.getKey()).build();
+      CommunicatorConfig config = CommunicatorConfig.builder().with(entry.getKey()).build();
       InvalidUsageException e =
           assertThrows(
               InvalidUsageException.class,
@@ -98,7 +98,7 @@ final class NcclOldTrials {
     CommunicatorConfig config =
         CommunicatorConfig.builder()
             .name("named")
-            .nccl(NcclOptions.builder().blocking(false).minCtas(2).maxCtas(4).build())
+            .with(NcclOptions.builder().blocking(false).minCtas(2).maxCtas(4).build())
             .build();
     List<Device> devices = List.of(Device.get(Backend.CUDA, 0), Device.get(Backend.CUDA, 1));
     try (Communicators pair = Communicator.initAll(devices, config)) {

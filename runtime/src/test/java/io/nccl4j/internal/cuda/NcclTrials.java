@@ -20,16 +20,16 @@ import io.nccl4j.Group;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.NcclCommunicator;
-import io.nccl4j.NcclMemoryStatistics;
-import io.nccl4j.NcclOptions;
-import io.nccl4j.NcclParameters;
-import io.nccl4j.NcclProperties;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
+import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclMemoryStatistics;
+import io.nccl4j.cuda.NcclOptions;
+import io.nccl4j.cuda.NcclParameters;
+import io.nccl4j.cuda.NcclProperties;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.nccl.NcclConfig;
@@ -125,7 +125,7 @@ final class NcclTrials {
   }
 
   private static CommunicatorConfig with(NcclOptions options) {
-    return CommunicatorConfig.builder().nccl(options).build();
+    return CommunicatorConfig.builder().with(options).build();
   }
 
   /** A sum of rank + 1 over all ranks. */
@@ -157,7 +157,7 @@ final class NcclTrials {
             .netName("Socket")
             .splitShare(true)
             .build();
-    CommunicatorConfig config = CommunicatorConfig.builder().name("trial").nccl(options).build();
+    CommunicatorConfig config = CommunicatorConfig.builder().name("trial").with(options).build();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment name = NcclConfig.name(config);
       MemorySegment struct = NcclConfig.write(arena, config, name);

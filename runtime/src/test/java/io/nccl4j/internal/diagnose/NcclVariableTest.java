@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.NcclOptions;
+import io.nccl4j.cuda.NcclOptions;
 import io.nccl4j.property.Property;
 import java.util.List;
 import java.util.Optional;

@@ -5,9 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.nccl4j.SharedMemorySegment;
-import io.nccl4j.SharedMemorySegment.Use;
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.diagnose.SharedMemorySegment;
+import io.nccl4j.diagnose.SharedMemorySegment.Use;
 import io.nccl4j.internal.machine.MachineFiles;
 import java.io.IOException;
 import java.lang.foreign.Arena;

@@ -12,11 +12,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryBudgetException;
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.UniqueId;
@@ -30,6 +26,10 @@ import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.life.ProcessGroup;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.memory.MemoryBudgetException;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.UUID;
@@ -64,14 +64,14 @@ class HostMemoryTest {
     try (DeviceBuffer small = device.allocate(100);
         DeviceBuffer large = device.allocate((5 << 20) + 1);
         PinnedBuffer pinned = device.allocatePinned(64)) {
-      MemoryReport report = device.memory();
+      MemoryReport report = MemoryReport.of(device);
       long expected = small.byteSize() + large.byteSize() + pinned.byteSize();
       assertEquals(expected, report.bytes(MemoryPurpose.USER), report::toString);
       assertEquals(64, report.bytes(MemoryPlace.NATIVE));
       assertTrue(report.toString().startsWith("memory of host device 900\n"));
       requireAllIsBooked();
     }
-    MemoryReport after = device.memory();
+    MemoryReport after = MemoryReport.of(device);
     assertEquals(0, after.bytes(MemoryPurpose.USER));
     assertTrue(
         after.lines().stream()
@@ -86,18 +86,18 @@ class HostMemoryTest {
     MemoryReport first;
     String name;
     try (HostRanks ranks = new HostRanks(nranks, 64)) {
-      first = ranks.get(0).memory();
+      first = MemoryReport.of(ranks.get(0));
       name = ranks.get(0).name();
       assertEquals(ControlBlock.bytes(nranks), first.bytes(MemoryPurpose.CONTROL));
       assertEquals(ControlBlock.bytes(nranks), first.bytes(MemoryPlace.SHARED));
       for (int rank = 0; rank < nranks; rank++) {
-        MemoryReport report = ranks.get(rank).memory();
+        MemoryReport report = MemoryReport.of(ranks.get(rank));
         assertEquals(
             ranks.get(rank).config().fifoBytes(), report.bytes(MemoryPlace.HEAP), report::toString);
         assertEquals(0, report.bytes(MemoryPurpose.STAGING));
       }
-      assertEquals(0, ranks.get(1).memory().bytes(MemoryPurpose.CONTROL));
-      MemoryReport device = ranks.get(0).device().memory();
+      assertEquals(0, MemoryReport.of(ranks.get(1)).bytes(MemoryPurpose.CONTROL));
+      MemoryReport device = MemoryReport.of(ranks.get(0).device());
       assertTrue(device.lines().containsAll(first.lines()), device::toString);
       requireAllIsBooked();
     }
@@ -119,7 +119,7 @@ class HostMemoryTest {
             try (Communicator child = ranks.get(rank).split(0, rank)) {
               assertEquals(
                   rank == 0 ? ControlBlock.bytes(2) : 0,
-                  child.memory().bytes(MemoryPurpose.CONTROL));
+                  MemoryReport.of(child).bytes(MemoryPurpose.CONTROL));
             }
           });
     }
@@ -158,7 +158,8 @@ class HostMemoryTest {
     ExecutionException e =
         assertThrows(ExecutionException.class, () -> other.get(20, TimeUnit.SECONDS));
     assertEquals(1, assertInstanceOf(PeerFailedException.class, e.getCause()).rank());
-    assertEquals(0, device.memory().bytes(MemoryPurpose.CONTROL), device.memory()::toString);
+    assertEquals(
+        0, MemoryReport.of(device).bytes(MemoryPurpose.CONTROL), MemoryReport.of(device)::toString);
     assertNull(ProcessMemory.self().controlBlocks().find(handle));
   }
 
@@ -173,7 +174,7 @@ class HostMemoryTest {
       try (Communicator own =
           Communicator.initRank(
               Device.get(Backend.HOST, 0), 2, id, 0, HostRanks.patient().build())) {
-        MemoryReport report = own.memory();
+        MemoryReport report = MemoryReport.of(own);
         assertEquals(Layout.STAGING_BYTES, report.bytes(MemoryPurpose.STAGING), report::toString);
         assertEquals(List.of(), report.comparisons());
         requireAllIsBooked();
@@ -210,7 +211,7 @@ class HostMemoryTest {
   @Test
   void budgetOfADevice() {
     Device device = Device.get(Backend.HOST, ORDINAL + 1);
-    long taken = device.memory().bytes(MemoryPlace.SHARED);
+    long taken = MemoryReport.of(device).bytes(MemoryPlace.SHARED);
     System.setProperty("nccl4j.device-memory-budget", Long.toString(taken + (4 << 20)));
     try {
       DeviceBuffer first = device.allocate(3 << 20);

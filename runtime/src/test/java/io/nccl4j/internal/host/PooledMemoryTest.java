@@ -10,8 +10,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -20,6 +18,9 @@ import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -72,7 +73,7 @@ class PooledMemoryTest {
       Device device = Device.get(Backend.HOST, 0);
       try (ChildJvm child = ChildJvm.start(RankMain.class);
           Arena arena = Arena.ofShared();
-          MemoryPool pool = device.newMemoryPool()) {
+          MemoryPool pool = MemoryPool.create(device)) {
         child.tell("join " + id + " 2 1");
         try (Communicator own =
                 Communicator.initRank(device, 2, id, 0, HostRanks.patient().build());
@@ -106,7 +107,7 @@ class PooledMemoryTest {
   void memoryThatAPeerMayWriteToIsKept() throws Exception {
     try (HostRanks ranks = new HostRanks(2, 64);
         Stream other = ranks.get(0).device().newStream();
-        MemoryPool pool = ranks.get(0).device().newMemoryPool()) {
+        MemoryPool pool = MemoryPool.create(ranks.get(0).device())) {
       HostStream late = HostStream.of(ranks.streams.get(1));
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(100_000, stream);
@@ -144,7 +145,7 @@ class PooledMemoryTest {
   @Test
   void aPoolClosesWhileAPeerMayWriteToItsMemory() throws Exception {
     try (HostRanks ranks = new HostRanks(2, 64)) {
-      MemoryPool pool = ranks.get(0).device().newMemoryPool();
+      MemoryPool pool = MemoryPool.create(ranks.get(0).device());
       HostStream late = HostStream.of(ranks.streams.get(1));
       Stream stream = ranks.streams.get(0);
       DeviceBuffer buffer = pool.allocate(100_000, stream);
@@ -162,13 +163,13 @@ class PooledMemoryTest {
       buffer.close();
       pool.close();
       Device device = ranks.get(0).device();
-      assertTrue(device.memory().bytes(MemoryPurpose.POOL) >= 100_000, "freed too early");
+      assertTrue(MemoryReport.of(device).bytes(MemoryPurpose.POOL) >= 100_000, "freed too early");
       late.disown();
       assertThrows(NcclException.class, ranks.streams.get(1)::synchronize);
       theirs.close();
       long start = System.nanoTime();
-      while (device.memory().bytes(MemoryPurpose.POOL) > 0) {
-        assertTrue(System.nanoTime() - start < 5_000_000_000L, device.memory()::toString);
+      while (MemoryReport.of(device).bytes(MemoryPurpose.POOL) > 0) {
+        assertTrue(System.nanoTime() - start < 5_000_000_000L, MemoryReport.of(device)::toString);
         Thread.onSpinWait();
       }
     }
@@ -178,16 +179,16 @@ class PooledMemoryTest {
   void poolsAreBooked() {
     Device device = Device.get(Backend.HOST, 901);
     long before = ProcessMemory.self().heap().allocatedBytes();
-    try (MemoryPool pool = device.newMemoryPool();
+    try (MemoryPool pool = MemoryPool.create(device);
         Stream stream = device.newStream()) {
       pool.allocate(1, stream).close();
       pool.allocate(40 << 20, stream).close();
-      assertEquals(72 << 20, device.memory().bytes(MemoryPurpose.POOL));
+      assertEquals(72 << 20, MemoryReport.of(device).bytes(MemoryPurpose.POOL));
       stream.synchronize();
       assertEquals(40 << 20, pool.trim(32 << 20));
-      assertEquals(32 << 20, device.memory().bytes(MemoryPurpose.POOL));
+      assertEquals(32 << 20, MemoryReport.of(device).bytes(MemoryPurpose.POOL));
     }
-    assertEquals(0, device.memory().bytes(MemoryPurpose.POOL));
+    assertEquals(0, MemoryReport.of(device).bytes(MemoryPurpose.POOL));
     assertTrue(ProcessMemory.self().heap().allocatedBytes() <= before);
   }
 }

@@ -11,12 +11,13 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -81,12 +82,12 @@ class RefusalTest {
     while (taken(device) > 0 && System.nanoTime() < end) {
       Thread.sleep(5);
     }
-    assertEquals(0, taken(device), device.memory()::toString);
+    assertEquals(0, taken(device), MemoryReport.of(device)::toString);
   }
 
   private static long taken(Device device) {
-    return device.memory().bytes(MemoryPurpose.CONTROL)
-        + device.memory().bytes(MemoryPurpose.STAGING);
+    return MemoryReport.of(device).bytes(MemoryPurpose.CONTROL)
+        + MemoryReport.of(device).bytes(MemoryPurpose.STAGING);
   }
 
   /** A child is rank 1 of 2; both ranks hear of what it cannot have. */

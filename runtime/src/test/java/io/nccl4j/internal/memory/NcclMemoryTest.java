@@ -7,15 +7,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPrediction.Basis;
-import io.nccl4j.MemoryPrediction.Line;
-import io.nccl4j.MemoryPrediction.When;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
-import io.nccl4j.NcclOptions;
+import io.nccl4j.cuda.NcclOptions;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPrediction.Basis;
+import io.nccl4j.memory.MemoryPrediction.Line;
+import io.nccl4j.memory.MemoryPrediction.When;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
 import io.nccl4j.property.Property;
 import java.util.List;
 import java.util.Map;
@@ -178,7 +178,7 @@ class NcclMemoryTest {
     CommunicatorConfig config =
         CommunicatorConfig.builder()
             .fifoBytes(1 << 13)
-            .nccl(NcclOptions.builder().maxCtas(8).nvlsCtas(4).build())
+            .with(NcclOptions.builder().maxCtas(8).nvlsCtas(4).build())
             .build();
     MemoryQuery query =
         query(8, 23007)

@@ -4,10 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport;
-import io.nccl4j.MemoryReport.Line;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport;
+import io.nccl4j.memory.MemoryReport.Line;
 import io.nccl4j.property.Property;
 import java.util.ArrayList;
 import java.util.List;

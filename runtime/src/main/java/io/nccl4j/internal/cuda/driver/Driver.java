@@ -1,10 +1,10 @@
 package io.nccl4j.internal.cuda.driver;
 
-import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.CudaException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

@@ -3,21 +3,22 @@ package io.nccl4j.internal.cuda.memory;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
-import io.nccl4j.MemoryBudgetException;
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
-import io.nccl4j.NcclOptions.Option;
 import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.NcclOptions;
+import io.nccl4j.cuda.NcclOptions.Option;
 import io.nccl4j.internal.cuda.driver.CudaLibraries;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.memory.Budget;
 import io.nccl4j.internal.memory.Budget.Decision;
 import io.nccl4j.internal.memory.Budget.Limit;
 import io.nccl4j.internal.memory.Budget.Step;
+import io.nccl4j.memory.MemoryBudgetException;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.EnumMap;
@@ -199,7 +200,13 @@ public final class CudaBudget {
         done.isEmpty() ? "nothing can be lowered" : String.join(", ", done),
         decision.prediction().bytes(MemoryPlace.DEVICE),
         decision.fits() ? "" : ", which may be too much");
-    return new Plan(config.lowered(options), decision.prediction());
+    return new Plan(lowered(options), decision.prediction());
+  }
+
+  private CommunicatorConfig lowered(Map<Option, Integer> options) {
+    return options.isEmpty()
+        ? config
+        : config.toBuilder().with(NcclOptions.of(config).with(options, "memory-policy")).build();
   }
 
   /** Sends and receives come on top of what was decided. */
@@ -249,6 +256,6 @@ public final class CudaBudget {
   private boolean isFree(Lever lever, @Nullable Option option) {
     String variable = System.getenv(lever.variable());
     return (variable == null || variable.isEmpty())
-        && (option == null || !config.nccl().isSet(option));
+        && (option == null || !NcclOptions.of(config).isSet(option));
   }
 }

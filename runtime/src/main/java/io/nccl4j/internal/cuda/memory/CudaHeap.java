@@ -1,11 +1,11 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.memory.RangeAllocator;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;

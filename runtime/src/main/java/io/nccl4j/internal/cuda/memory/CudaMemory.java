@@ -1,14 +1,14 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPrediction.Basis;
-import io.nccl4j.MemoryPrediction.Line;
-import io.nccl4j.MemoryPrediction.When;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
 import io.nccl4j.internal.memory.NcclMemory;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPrediction.Basis;
+import io.nccl4j.memory.MemoryPrediction.Line;
+import io.nccl4j.memory.MemoryPrediction.When;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
 import java.util.ArrayList;
 import java.util.List;
 

@@ -2,10 +2,10 @@ package io.nccl4j.internal.cuda.memory;
 
 import io.nccl4j.Device;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryDescriptor;
-import io.nccl4j.PhysicalMemory;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.MemoryDescriptor;
+import io.nccl4j.cuda.PhysicalMemory;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.spi.MemoryBook;

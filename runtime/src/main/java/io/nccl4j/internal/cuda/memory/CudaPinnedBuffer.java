@@ -1,9 +1,9 @@
 package io.nccl4j.internal.cuda.memory;
 
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.internal.spi.Resource;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicBoolean;
 

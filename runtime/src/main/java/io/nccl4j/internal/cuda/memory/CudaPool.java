@@ -1,16 +1,16 @@
 package io.nccl4j.internal.cuda.memory;
 
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPool;
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.memory.PoolChunk;
 import io.nccl4j.internal.memory.StreamPool;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -36,7 +36,7 @@ public final class CudaPool extends StreamPool<CudaBuffer> {
     if (!(pool instanceof CudaPool own) || own.memory != memory) {
       throw new InvalidArgumentException(
           call + ": the pool is " + (pool == null ? "null" : "not of " + memory),
-          "create it with communicator.device().newMemoryPool()");
+          "create it with MemoryPool.create(communicator.device())");
     }
     return own;
   }

@@ -1,14 +1,14 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.AddressRange;
 import io.nccl4j.Device;
-import io.nccl4j.DeviceAccess;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
-import io.nccl4j.PhysicalMemory;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.AddressRange;
+import io.nccl4j.cuda.DeviceAccess;
+import io.nccl4j.cuda.PhysicalMemory;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import java.lang.foreign.Arena;

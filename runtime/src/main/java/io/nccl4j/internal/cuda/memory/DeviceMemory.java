@@ -1,6 +1,5 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.GpuDevice;
@@ -8,6 +7,7 @@ import io.nccl4j.internal.memory.Deferral;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPlace;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;

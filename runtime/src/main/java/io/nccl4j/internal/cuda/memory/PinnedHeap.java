@@ -1,7 +1,5 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.bindings.cuda.Cuda;
@@ -9,6 +7,8 @@ import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.memory.RangeAllocator;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

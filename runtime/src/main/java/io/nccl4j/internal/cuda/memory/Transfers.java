@@ -1,12 +1,12 @@
 package io.nccl4j.internal.cuda.memory;
 
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.spi.Interrupts;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntSupplier;
 

@@ -1,11 +1,11 @@
 package io.nccl4j.internal.cuda.module;
 
-import io.nccl4j.CudaKernel;
-import io.nccl4j.CudaModule;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.CudaKernel;
+import io.nccl4j.cuda.CudaModule;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;

@@ -1,14 +1,14 @@
 package io.nccl4j.internal.cuda.module;
 
-import io.nccl4j.CudaException;
-import io.nccl4j.CudaKernel;
-import io.nccl4j.CudaModule;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
-import io.nccl4j.PtxException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.cuda.CudaException;
+import io.nccl4j.cuda.CudaKernel;
+import io.nccl4j.cuda.CudaModule;
+import io.nccl4j.cuda.PtxException;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.GpuDevice;

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.cuda.nccl;
 
-import io.nccl4j.NcclCommunicator;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.cuda.NcclCommunicator;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

@@ -1,14 +1,14 @@
 package io.nccl4j.internal.cuda.nccl;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPrediction.When;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryReport.Comparison;
-import io.nccl4j.MemoryReport.Line;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclMemoryStatistics;
+import io.nccl4j.cuda.NcclMemoryStatistics;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPrediction.When;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryReport.Comparison;
+import io.nccl4j.memory.MemoryReport.Line;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;

@@ -2,10 +2,10 @@ package io.nccl4j.internal.cuda.nccl;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.NcclOptions;
-import io.nccl4j.NcclOptions.Option;
 import io.nccl4j.bindings.NcclStructs;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
+import io.nccl4j.cuda.NcclOptions;
+import io.nccl4j.cuda.NcclOptions.Option;
 import io.nccl4j.internal.cuda.driver.CudaLibraries;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -24,7 +24,7 @@ public final class NcclConfig {
    * @throws InvalidUsageException if a field is set that the loaded NCCL does not have
    */
   public static MemorySegment write(Arena arena, CommunicatorConfig config, MemorySegment name) {
-    NcclOptions options = config.nccl();
+    NcclOptions options = NcclOptions.of(config);
     requireKnown(options);
     MemorySegment struct = ncclConfig_v23000.allocate(arena);
     NcclStructs.fillConfig(struct);
@@ -74,7 +74,7 @@ public final class NcclConfig {
   public static boolean isBlocking(CommunicatorConfig config) {
     String override = System.getenv(Option.BLOCKING.variable());
     return override == null || override.isEmpty()
-        ? config.nccl().value(Option.BLOCKING).orElse(1) == 1
+        ? NcclOptions.of(config).value(Option.BLOCKING).orElse(1) == 1
         : !override.strip().equals("0");
   }
 

@@ -1,12 +1,12 @@
 package io.nccl4j.internal.cuda.nccl;
 
 import io.nccl4j.DeadlineException;
-import io.nccl4j.NcclMemoryStatistics;
-import io.nccl4j.NcclProperties;
-import io.nccl4j.NcclProperties.GinType;
 import io.nccl4j.bindings.NcclStructs;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclCommProperties;
+import io.nccl4j.cuda.NcclMemoryStatistics;
+import io.nccl4j.cuda.NcclProperties;
+import io.nccl4j.cuda.NcclProperties.GinType;
 import io.nccl4j.internal.cuda.driver.Backoff;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

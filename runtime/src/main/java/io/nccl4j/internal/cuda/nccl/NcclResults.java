@@ -1,6 +1,5 @@
 package io.nccl4j.internal.cuda.nccl;
 
-import io.nccl4j.CudaException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidArgumentException;
@@ -8,6 +7,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.cuda.CudaException;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.diagnose.Preflight;
 import java.lang.foreign.MemorySegment;

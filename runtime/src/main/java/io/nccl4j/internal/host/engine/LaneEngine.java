@@ -1,6 +1,5 @@
 package io.nccl4j.internal.host.engine;
 
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
@@ -8,6 +7,7 @@ import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;

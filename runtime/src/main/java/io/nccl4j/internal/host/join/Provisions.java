@@ -2,8 +2,6 @@ package io.nccl4j.internal.host.join;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostHeap;
@@ -11,6 +9,8 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 

@@ -1,13 +1,13 @@
 package io.nccl4j.internal.host.life;
 
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.host.engine.OwnSegments;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPurpose;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;

@@ -1,9 +1,9 @@
 package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPurpose;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;

@@ -1,9 +1,9 @@
 package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.Device;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPurpose;
 import org.jspecify.annotations.Nullable;
 
 /** What a device has taken that belongs to no communicator. Thread-safe. */

@@ -1,7 +1,5 @@
 package io.nccl4j.internal.host.memory;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
@@ -14,6 +12,8 @@ import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.memory.Deferral;
 import io.nccl4j.internal.memory.RangeAllocator;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.ThreadLocalRandom;

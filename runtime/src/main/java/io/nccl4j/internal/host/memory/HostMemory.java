@@ -2,19 +2,19 @@ package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
-import io.nccl4j.MemoryPlace;
 import io.nccl4j.MemoryPolicy;
-import io.nccl4j.MemoryPrediction;
-import io.nccl4j.MemoryPrediction.Basis;
-import io.nccl4j.MemoryPrediction.Line;
-import io.nccl4j.MemoryPrediction.When;
-import io.nccl4j.MemoryPurpose;
-import io.nccl4j.MemoryQuery;
-import io.nccl4j.MemoryQuery.Lever;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.memory.Budget;
 import io.nccl4j.internal.memory.Budget.Limit;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPrediction.Basis;
+import io.nccl4j.memory.MemoryPrediction.Line;
+import io.nccl4j.memory.MemoryPrediction.When;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -26,7 +26,7 @@ public final class HostMemory {
    * Refuses a communicator that would take too much: nothing of it can be lowered.
    *
    * @param perProcess ranks of this process
-   * @throws io.nccl4j.MemoryBudgetException if a rank would take more than it may
+   * @throws io.nccl4j.memory.MemoryBudgetException if a rank would take more than it may
    */
   public static void require(Device device, int nranks, int perProcess, CommunicatorConfig config) {
     if (config.memoryPolicy() == MemoryPolicy.OFF) {

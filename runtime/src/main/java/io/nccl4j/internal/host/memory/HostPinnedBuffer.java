@@ -1,12 +1,12 @@
 package io.nccl4j.internal.host.memory;
 
-import io.nccl4j.MemoryPlace;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.PinnedBuffer;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.internal.spi.Resource;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicBoolean;

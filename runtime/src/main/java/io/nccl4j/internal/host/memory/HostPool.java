@@ -1,11 +1,11 @@
 package io.nccl4j.internal.host.memory;
 
-import io.nccl4j.MemoryPoolOptions;
-import io.nccl4j.MemoryPurpose;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.memory.PoolChunk;
 import io.nccl4j.internal.memory.StreamPool;
 import io.nccl4j.internal.schedule.GroupScope;
+import io.nccl4j.memory.MemoryPoolOptions;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
 
 /**

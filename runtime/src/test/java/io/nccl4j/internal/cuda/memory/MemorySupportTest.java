@@ -3,7 +3,7 @@ package io.nccl4j.internal.cuda.memory;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.MemoryFeature;
+import io.nccl4j.cuda.MemoryFeature;
 import org.junit.jupiter.api.Test;
 
 /** Why a device lacks something. */

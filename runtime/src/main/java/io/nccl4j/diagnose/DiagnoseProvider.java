@@ -1,0 +1,17 @@
+package io.nccl4j.diagnose;
+
+import io.nccl4j.Backend;
+import java.nio.file.Path;
+import java.util.List;
+
+/** What the runtime does for this package; see {@link io.nccl4j.Provider#get(Class)}. */
+public interface DiagnoseProvider {
+  /** See {@link Diagnosis#of}. */
+  Diagnosis diagnose(Backend backend);
+
+  /** See {@link Diagnosis#removeUnusedSegments}. */
+  List<SharedMemorySegment> removeUnusedSegments();
+
+  /** See {@link Diagnosis#removeStaleIds}. */
+  List<Path> removeStaleIds();
+}

@@ -1,0 +1,11 @@
+package io.nccl4j.internal.spi;
+
+import io.nccl4j.Device;
+import io.nccl4j.memory.MemoryPool;
+import io.nccl4j.memory.MemoryPoolOptions;
+
+/** A device of one of our backends. */
+public interface BackendDevice extends Device, MemoryOwner {
+  /** See {@link MemoryPool#create(Device, MemoryPoolOptions)}. */
+  MemoryPool newMemoryPool(MemoryPoolOptions options);
+}
