@@ -144,46 +144,40 @@ public final class ControlBlock {
     return memory;
   }
 
+  // Methods of at most 35 bytecodes, which the compiler inlines wherever they are called.
+
+  /** {@link #MEMORY}, if there is one: it folds to a constant. */
+  private MemorySegment segment() {
+    return MEMORY == null ? memory : MEMORY;
+  }
+
+  /** An offset into {@link #segment()}. */
+  private long at(long offset) {
+    return MEMORY == null ? offset : address + offset;
+  }
+
   public long getAcquire(long offset) {
-    return MEMORY == null
-        ? (long) LONG.getAcquire(memory, offset)
-        : (long) LONG.getAcquire(MEMORY, address + offset);
+    return (long) LONG.getAcquire(segment(), at(offset));
   }
 
   public void setRelease(long offset, long value) {
-    if (MEMORY == null) {
-      LONG.setRelease(memory, offset, value);
-    } else {
-      LONG.setRelease(MEMORY, address + offset, value);
-    }
+    LONG.setRelease(segment(), at(offset), value);
   }
 
   public long getPlain(long offset) {
-    return MEMORY == null
-        ? memory.get(ValueLayout.JAVA_LONG, offset)
-        : MEMORY.get(ValueLayout.JAVA_LONG, address + offset);
+    return segment().get(ValueLayout.JAVA_LONG, at(offset));
   }
 
   public void setPlain(long offset, long value) {
-    if (MEMORY == null) {
-      memory.set(ValueLayout.JAVA_LONG, offset, value);
-    } else {
-      MEMORY.set(ValueLayout.JAVA_LONG, address + offset, value);
-    }
+    segment().set(ValueLayout.JAVA_LONG, at(offset), value);
   }
 
   public long getOpaque(long offset) {
-    return MEMORY == null
-        ? (long) LONG.getOpaque(memory, offset)
-        : (long) LONG.getOpaque(MEMORY, address + offset);
+    return (long) LONG.getOpaque(segment(), at(offset));
   }
 
   public void setOpaque(long offset, long value) {
-    if (MEMORY == null) {
-      LONG.setOpaque(memory, offset, value);
-    } else {
-      LONG.setOpaque(MEMORY, address + offset, value);
-    }
+    LONG.setOpaque(segment(), at(offset), value);
   }
 
   /** Copies longs of an array, which a release store makes visible. */
