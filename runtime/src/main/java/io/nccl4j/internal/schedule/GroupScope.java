@@ -4,6 +4,7 @@ import io.nccl4j.Group;
 import io.nccl4j.InvalidUsageException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -158,8 +159,13 @@ public final class GroupScope implements Group {
 
   /** Keeps other threads out of the communicators, each of which must accept operations. */
   private void enter() {
-    for (int i = 0; i < threadState.works.size(); i++) {
-      threadState.owners.get(i).enterForGroup(threadState);
+    ScheduledCommunicator<?> last = null;
+    for (int i = 0; i < threadState.owners.size(); i++) {
+      ScheduledCommunicator<?> owner = threadState.owners.get(i);
+      if (owner != last) {
+        owner.enterForGroup(threadState);
+        last = owner;
+      }
     }
   }
 
@@ -172,42 +178,61 @@ public final class GroupScope implements Group {
 
   /** Everything else that can fail or wait, before anything is started. */
   private void awaitRoom() {
+    ScheduledStream<?> last = null;
+    boolean capturing = false;
     for (int i = 0; i < threadState.works.size(); i++) {
-      ScheduledStream<?> stream = streamOf(threadState.works.get(i));
-      if (stream != null) {
-        if (stream.isCapturing() != threadState.works.get(i).isCaptured()) {
-          throw new InvalidUsageException(
-              "a capture of a stream in the group began or ended after the group's call",
-              "let the stream join the capture before the group is opened");
-        }
+      Work work = threadState.works.get(i);
+      ScheduledStream<?> stream = streamOf(work);
+      if (stream != last) {
+        capturing = stream.isCapturing();
         stream.awaitRoom();
+        last = stream;
+      }
+      if (capturing != work.isCaptured()) {
+        throw new InvalidUsageException(
+            "a capture of a stream in the group began or ended after the group's call",
+            "let the stream join the capture before the group is opened");
       }
     }
   }
 
   private void assignAll() {
     ArrayList<Work> works = threadState.works;
+    ScheduledStream<?> last = null;
     boolean together = false;
+    boolean several = false;
     for (int i = 0; i < works.size(); i++) {
       Work work = works.get(i);
       append(threadState.owners.get(i), work);
-      together |= java.util.Objects.requireNonNull(streamOf(work)).engine().startsTogether();
+      ScheduledStream<?> stream = streamOf(work);
+      if (stream != last) {
+        several |= last != null;
+        together |= stream.engine().startsTogether();
+        last = stream;
+      }
     }
     if (together) {
       // Apart, so that the rest stays small enough to be compiled into the caller's code.
       publishTogether();
-      return;
+    } else if (several) {
+      publishEach();
+    } else if (last != null) {
+      last.publish();
     }
+  }
+
+  private void publishEach() {
+    ArrayList<Work> works = threadState.works;
     for (int i = 0; i < works.size(); i++) {
       ScheduledStream<?> stream = streamOf(works.get(i));
-      if (stream != null && stream.hasAppended()) {
+      if (stream.hasAppended()) {
         stream.publish();
       }
     }
   }
 
-  private static @Nullable ScheduledStream<?> streamOf(Work work) {
-    return (ScheduledStream<?>) work.stream;
+  private static ScheduledStream<?> streamOf(Work work) {
+    return (ScheduledStream<?>) Objects.requireNonNull(work.stream);
   }
 
   private void publishTogether() {
@@ -215,7 +240,7 @@ public final class GroupScope implements Group {
     ArrayList<Work> works = threadState.works;
     for (int i = 0; i < works.size(); i++) {
       ScheduledStream<?> stream = streamOf(works.get(i));
-      if (stream != null && !streams.contains(stream)) {
+      if (!streams.contains(stream)) {
         streams.add(stream);
       }
     }
@@ -240,7 +265,7 @@ public final class GroupScope implements Group {
     if (!own.isCaptured()) {
       owner.assign(own);
     }
-    ((ScheduledStream<W>) java.util.Objects.requireNonNull(streamOf(own))).append(own);
+    ((ScheduledStream<W>) streamOf(own)).append(own);
   }
 
   @Override
