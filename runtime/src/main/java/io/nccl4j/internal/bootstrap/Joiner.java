@@ -42,7 +42,7 @@ public record Joiner(
   }
 
   /**
-   * Checks what a rank says by itself.
+   * Checks what a rank says of itself.
    *
    * @throws InvalidArgumentException if it cannot be right
    */

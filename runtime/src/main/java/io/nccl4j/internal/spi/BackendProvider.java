@@ -23,7 +23,7 @@ public interface BackendProvider {
   MemoryPrediction predictMemory(MemoryQuery query);
 
   /**
-   * The backend, ready for use; called once, or again after it failed.
+   * Makes the backend ready for use. Called once; after a failure, nobody asks again.
    *
    * @throws io.nccl4j.BackendUnavailableException if something is missing or too old; the message
    *     says what and what to do
