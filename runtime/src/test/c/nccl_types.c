@@ -1,6 +1,7 @@
 /* Reductions for all types, rounding to the type at each step as NCCL's kernels do. */
 #include "nccl_internal.h"
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 size_t nn_type_size(ncclDataType_t type) {
@@ -94,6 +95,33 @@ static uint16_t float_to_half(float value) {
   return (uint16_t)round_small(value, 10, 15, 0x7fff, 0x7bff, false);
 }
 
+/* An fp8 number's value, and the fp8 number next to a half: made once, as the long way is slow. */
+struct fp8 {
+  float value[1 << 8];
+  uint8_t next_to[1 << 16];
+};
+
+static struct fp8 e4m3;
+static struct fp8 e5m2;
+static pthread_once_t fp8_once = PTHREAD_ONCE_INIT;
+
+static void make_fp8(void) {
+  for (unsigned bits = 0; bits < 1 << 8; bits++) {
+    e4m3.value[bits] = widen_small(bits, 3, 4, 7);
+    e5m2.value[bits] = widen_small(bits, 2, 5, 15);
+  }
+  for (unsigned half = 0; half < 1 << 16; half++) {
+    float value = half_to_float((uint16_t)half);
+    e4m3.next_to[half] = (uint8_t)round_small(value, 3, 7, 0x7f, 0x7e, true);
+    e5m2.next_to[half] = (uint8_t)round_small(value, 2, 15, 0x7f, 0x7b, true);
+  }
+}
+
+static const struct fp8 *fp8(ncclDataType_t type) {
+  pthread_once(&fp8_once, make_fp8);
+  return type == ncclFloat8e4m3 ? &e4m3 : &e5m2;
+}
+
 static float load(const void *values, size_t i, ncclDataType_t type) {
   switch ((int)type) {
     case ncclFloat16:
@@ -101,9 +129,8 @@ static float load(const void *values, size_t i, ncclDataType_t type) {
     case ncclBfloat16:
       return float_of((uint32_t)((const uint16_t *)values)[i] << 16);
     case ncclFloat8e4m3:
-      return widen_small(((const uint8_t *)values)[i], 3, 4, 7);
     case ncclFloat8e5m2:
-      return widen_small(((const uint8_t *)values)[i], 2, 5, 15);
+      return fp8(type)->value[((const uint8_t *)values)[i]];
     default:
       return ((const float *)values)[i];
   }
@@ -122,12 +149,8 @@ static void store(void *values, size_t i, ncclDataType_t type, float value) {
     }
     /* Sums of fp8 are made in half and rounded from there. */
     case ncclFloat8e4m3:
-      ((uint8_t *)values)[i] = (uint8_t)round_small(
-          half_to_float(float_to_half(value)), 3, 7, 0x7f, 0x7e, true);
-      break;
     case ncclFloat8e5m2:
-      ((uint8_t *)values)[i] = (uint8_t)round_small(
-          half_to_float(float_to_half(value)), 2, 15, 0x7f, 0x7b, true);
+      ((uint8_t *)values)[i] = fp8(type)->next_to[float_to_half(value)];
       break;
     default:
       ((float *)values)[i] = value;

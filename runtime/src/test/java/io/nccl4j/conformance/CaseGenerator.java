@@ -37,8 +37,9 @@ final class CaseGenerator {
   }
 
   /**
-   * The cases of the default run: a sample that has every type with every reduction at short,
-   * middle and long sizes.
+   * The cases of the default run. The numbers of ranks share them out: a layout that runs with 2, 3
+   * and 4 ranks has every type with every reduction at short, middle and long sizes, and every
+   * operation at every short and middle size. {@link #all} has the product.
    */
   static List<Case> sample(RankLayout layout, int nranks) {
     CaseGenerator generator = new CaseGenerator(layout, nranks);
@@ -71,7 +72,7 @@ final class CaseGenerator {
               switch (nranks) {
                 case 1 -> deal % 3 == 0;
                 case 8 -> deal % 4 == 0 && length < 2;
-                default -> true;
+                default -> deal % 3 == nranks % 3;
               };
           if (mine) {
             add(op(turn++ % 4), type, reduction(kind), someBytes(length, type));
@@ -90,7 +91,7 @@ final class CaseGenerator {
         boolean mine =
             switch (nranks) {
               case 8 -> deal % 5 == 0 && bytes < LONG_BYTES / 2;
-              default -> deal % (bytes < LONG_BYTES / 2 ? 2 : 4) == 0;
+              default -> deal % (bytes < LONG_BYTES / 2 ? 3 : 4) == 0;
             };
         if (bytes > 4 * LONG_BYTES) {
           mine = nranks == 2 && (op == Op.ALL_REDUCE || op == Op.ALL_GATHER || op == Op.RING);

@@ -1,7 +1,6 @@
 package io.nccl4j.conformance;
 
 import io.nccl4j.DataType;
-import java.util.Arrays;
 
 /**
  * How far NCCL's result of a floating-point reduction may be from ours: it rounds at every step,
@@ -34,21 +33,28 @@ record NcclRounding(int fractionBits, double smallest, double largest) {
     if (reduction == Case.Reduction.MIN || reduction == Case.Reduction.MAX) {
       return false;
     }
-    double magnitude =
-        product
-            ? Arrays.stream(terms).map(t -> Math.max(1, Math.abs(t))).reduce(1, (a, b) -> a * b)
-            : Arrays.stream(terms).map(Math::abs).sum();
+    double magnitude = product ? 1 : 0;
+    double ofAll = 1;
+    for (double term : terms) {
+      double size = Math.abs(term);
+      magnitude = product ? magnitude * Math.max(1, size) : magnitude + size;
+      ofAll *= term;
+    }
     if (reduction == Case.Reduction.AVG) {
       // Scaled before they are added, so that sums stay in range where ours do not.
-      double[] shares = Arrays.stream(terms).map(t -> t / terms.length).toArray();
-      double mean = Arrays.stream(shares).sum();
+      double[] shares = new double[terms.length];
+      double mean = 0;
+      for (int i = 0; i < terms.length; i++) {
+        shares[i] = terms[i] / terms.length;
+        mean += shares[i];
+      }
       if (want != mean && accepts(Case.Reduction.SUM, shares, got, mean)) {
         return true;
       }
     }
     double steps = terms.length + 2;
     double unit = Math.scalb(1.0, -fractionBits);
-    double exact = product ? Arrays.stream(terms).reduce(1, (a, b) -> a * b) : want;
+    double exact = product ? ofAll : want;
     double relative = product ? Math.abs(exact) : magnitude;
     double flushed = smallest * (product ? magnitude : terms.length);
     if (Math.abs(got - want) <= steps * unit * relative + flushed) {

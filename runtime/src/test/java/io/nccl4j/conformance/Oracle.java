@@ -25,7 +25,7 @@ final class Oracle {
    * Long inputs, and therefore their reductions, repeat after so many elements: a prime, so that no
    * block that is mixed up with another one looks right.
    */
-  private static final int PERIOD = 8191;
+  static final int PERIOD = 8191;
 
   private static final double[] SCALARS = {0.5, -1.5, 3, 0.1, -2.75, 1};
 
@@ -470,7 +470,9 @@ final class Oracle {
     byte[] bytes = new byte[length * type.byteSize()];
     SplittableRandom random = new SplittableRandom(c.seed() * 31 + rank);
     if (c.values() == Values.ANY) {
-      random.nextBytes(bytes);
+      byte[] period = new byte[Math.min(length, PERIOD) * type.byteSize()];
+      random.nextBytes(period);
+      System.arraycopy(period, 0, bytes, 0, period.length);
       repeat(bytes);
       return bytes;
     }
