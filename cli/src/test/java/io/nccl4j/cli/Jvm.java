@@ -14,15 +14,23 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
 
   static Jvm start(Path folder, String name, Map<String, String> environment, String line)
       throws IOException {
-    List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of(line.split(" "))));
-    // What is tested here is not speed: the optimizing compiler would cost more than the rest.
-    command.add(1, "-XX:TieredStopAtLevel=1");
+    List<String> command = command(line);
     Path out = folder.resolve(name + ".out");
     Path err = folder.resolve(name + ".err");
     ProcessBuilder builder =
         new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
     builder.environment().putAll(environment);
     return new Jvm(builder.start(), out, err);
+  }
+
+  /** What starts it. */
+  static List<String> command(String line) {
+    List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of(line.split(" "))));
+    // What is tested here is not speed: the optimizing compiler would cost more than the rest, and
+    // vectors are objects without it.
+    command.removeIf(word -> word.contains("jdk.incubator.vector"));
+    command.addAll(1, List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"));
+    return command;
   }
 
   int await() throws InterruptedException {

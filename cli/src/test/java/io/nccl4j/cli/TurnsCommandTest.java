@@ -27,8 +27,9 @@ class TurnsCommandTest {
   @TempDir Path folder;
 
   private static String command(String line) {
-    List<String> words = ChildCommand.of(Main.class, List.of(line.split(" ")));
-    return words.stream().map(word -> "'" + word + "'").collect(Collectors.joining(" "));
+    return Jvm.command(line).stream()
+        .map(word -> "'" + word + "'")
+        .collect(Collectors.joining(" "));
   }
 
   private Run turns(String base, String changed, String... more) {

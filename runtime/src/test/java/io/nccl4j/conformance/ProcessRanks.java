@@ -37,8 +37,10 @@ final class ProcessRanks {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g"));
+    // Not the module of the vectors, which are objects without the optimizing compiler: processes
+    // have the plain kernels, threads those with vectors.
     ManagementFactory.getRuntimeMXBean().getInputArguments().stream()
-        .filter(a -> a.startsWith("--add-") || a.startsWith("--enable-native-access"))
+        .filter(a -> a.startsWith("--enable-native-access"))
         .forEach(command::add);
     for (String property :
         new String[] {

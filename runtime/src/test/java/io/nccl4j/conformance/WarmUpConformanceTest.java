@@ -75,7 +75,7 @@ class WarmUpConformanceTest {
   @Test
   void itsMemoryIsGivenBack() throws Exception {
     try (Ranks ranks = new Ranks(2)) {
-      WarmUp plan = everything(70).mostOperations(2_000).build();
+      WarmUp plan = everything(20).mostOperations(600).build();
       assertNobodyFailed(ranks.outcomes(communicator -> communicator.warmUp(plan)));
       long before = MemoryReport.of(ranks.get(0).device()).bytes(MemoryPurpose.USER);
       assertNobodyFailed(ranks.outcomes(communicator -> communicator.warmUp(plan)));

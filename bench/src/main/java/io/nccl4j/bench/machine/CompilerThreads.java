@@ -1,5 +1,6 @@
 package io.nccl4j.bench.machine;
 
+import com.sun.management.HotSpotDiagnosticMXBean;
 import java.io.File;
 import java.io.FileInputStream;
 import java.io.IOException;
@@ -46,6 +47,13 @@ public final class CompilerThreads {
   public static long compileMillis() {
     CompilationMXBean compilers = ManagementFactory.getCompilationMXBean();
     return compilers == null ? 0 : compilers.getTotalCompilationTime();
+  }
+
+  /** Whether the optimizing compiler takes part, as it does unless the JVM's options say no. */
+  public static boolean optimize() {
+    HotSpotDiagnosticMXBean options =
+        ManagementFactory.getPlatformMXBean(HotSpotDiagnosticMXBean.class);
+    return options == null || options.getVMOption("TieredStopAtLevel").getValue().equals("4");
   }
 
   /** Whether a compiler is running now; elsewhere than on Linux nobody can tell. */

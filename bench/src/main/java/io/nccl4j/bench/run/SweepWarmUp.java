@@ -38,7 +38,10 @@ final class SweepWarmUp {
   /** ... and the compilers finished nothing during so many, they have done what matters ... */
   private static final int QUIET_BATCHES = 3;
 
-  /** ... but for sizes whose time is all code: there they must have seen so many operations. */
+  /**
+   * ... but for sizes whose time is all code: there the optimizing compiler, if the JVM has it,
+   * must have seen so many operations.
+   */
   private static final long ENOUGH = 20_000;
 
   private static final long MOST_CODE_BYTES = 64 << 10;
@@ -93,7 +96,7 @@ final class SweepWarmUp {
     long start = System.nanoTime();
     double spent = 0;
     double fastest = Double.MAX_VALUE;
-    long enough = size.size() <= MOST_CODE_BYTES ? ENOUGH : 0;
+    long enough = size.size() <= MOST_CODE_BYTES && CompilerThreads.optimize() ? ENOUGH : 0;
     long operations = 0;
     int batch = 1;
     int same = 0;

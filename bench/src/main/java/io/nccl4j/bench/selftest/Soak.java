@@ -260,7 +260,7 @@ public final class Soak {
       fresh.add(process);
     }
     ask();
-    ownSamples.add(SoakUsage.now(0));
+    ownSamples.add(SoakUsage.now(0, true));
   }
 
   /**

@@ -159,7 +159,8 @@ public final class SoakProcess {
       case "episode" -> episode(Integer.parseInt(words[1]), words[2], Integer.parseInt(words[3]));
       case "usage" -> {
         canaries.clear();
-        answer.accept("usage " + SoakUsage.now(settings.ranks()).format());
+        answer.accept(
+            "usage " + SoakUsage.now(settings.ranks(), settings.processes() == 1).format());
       }
       default -> throw new IllegalArgumentException(line);
     }

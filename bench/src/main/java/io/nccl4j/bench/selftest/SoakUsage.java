@@ -74,9 +74,14 @@ public record SoakUsage(long seconds, Map<Quantity, Long> values, String details
     values = Map.copyOf(values);
   }
 
-  /** Of this process now; ranks' devices are those below {@code nranks}. */
-  static SoakUsage now(int nranks) {
-    long booked = settled(nranks);
+  /**
+   * Of this process now.
+   *
+   * @param nranks ranks' devices are those below
+   * @param alone whether no rank of another process may still be at work
+   */
+  static SoakUsage now(int nranks, boolean alone) {
+    long booked = settled(nranks, alone ? 0 : SETTLING_NANOS);
     System.gc();
     Map<Quantity, Long> values = new EnumMap<>(Quantity.class);
     values.put(Quantity.RESIDENT, ThisProcess.privateResidentBytes().orElse(0));
@@ -104,13 +109,16 @@ public record SoakUsage(long seconds, Map<Quantity, Long> values, String details
    * Bytes that are booked. What was kept back for ranks of other processes, which may be a moment
    * later, is given back when something is allocated.
    */
-  private static long settled(int nranks) {
-    long end = System.nanoTime() + SETTLING_NANOS;
+  private static long settled(int nranks, long nanos) {
+    long end = System.nanoTime() + nanos;
     long booked = booked(nranks);
-    while (booked > 0 && System.nanoTime() - end < 0) {
-      LockSupport.parkNanos(LOOK_NANOS);
+    while (booked > 0) {
       SelfTest.device(Backend.HOST, 0).allocate(1).close();
       booked = booked(nranks);
+      if (System.nanoTime() - end >= 0) {
+        break;
+      }
+      LockSupport.parkNanos(LOOK_NANOS);
     }
     return booked;
   }

@@ -5,6 +5,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.cuda.driver.StreamHandle;
 import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.Arena;
@@ -12,7 +13,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -120,8 +120,8 @@ final class CudaEvent implements EventEngine {
   }
 
   /** Records it in a stream, behind {@code at} entries. */
-  synchronized void recordOn(StreamWaits on, ToIntFunction<MemorySegment> call, long at) {
-    record(call);
+  synchronized void recordOn(StreamHandle stream, StreamWaits on, long at) {
+    record(stream);
     Place place = last;
     if (place == null || place.isPast || place.waiting > 0) {
       last = new Place(handle, on, at);
@@ -133,15 +133,15 @@ final class CudaEvent implements EventEngine {
   }
 
   /** Records it in a capture, and not in a stream. */
-  synchronized void recordInCapture(ToIntFunction<MemorySegment> call) {
-    record(call);
+  synchronized void recordInCapture(StreamHandle stream) {
+    record(stream);
   }
 
-  private void record(ToIntFunction<MemorySegment> call) {
+  private void record(StreamHandle stream) {
     if (leaveToWaiting()) {
       handle = newHandle(gpu);
     }
-    Driver.check(call.applyAsInt(handle), "cuEventRecord");
+    Driver.check(stream.record(handle), "cuEventRecord");
   }
 
   /** Whether the CUDA event of the last record belongs to those who wait for it from now on. */
@@ -160,7 +160,7 @@ final class CudaEvent implements EventEngine {
    *
    * @throws NcclException why what was recorded has failed: who waits for it fails, too
    */
-  synchronized void awaitBy(StreamQueue waiting, ToIntFunction<MemorySegment> call) {
+  synchronized void awaitBy(StreamHandle stream, StreamQueue waiting) {
     Place place = last;
     if (place == null || place.waits.queue() == waiting) {
       return;
@@ -169,7 +169,7 @@ final class CudaEvent implements EventEngine {
     if (failure != null) {
       throw Failures.again(failure);
     }
-    Driver.check(call.applyAsInt(handle), "cuStreamWaitEvent");
+    Driver.check(stream.waitFor(handle), "cuStreamWaitEvent");
     waiting.add(place.waits.queue(), place.position);
   }
 

@@ -27,7 +27,6 @@ import java.util.Comparator;
 import java.util.Objects;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
-import java.util.function.ToIntFunction;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -230,21 +229,16 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   public void record(EventEngine event) {
     CudaEvent own = (CudaEvent) event;
     launches.await();
-    ToIntFunction<MemorySegment> call =
-        recorded -> handle.call(() -> Cuda.cuEventRecord(recorded, handle.get()));
     if (capture != null) {
-      own.recordInCapture(call);
+      own.recordInCapture(handle);
     } else {
-      own.recordOn(waits, call, queue.next());
+      own.recordOn(handle, waits, queue.next());
     }
   }
 
   @Override
   public void waitFor(EventEngine event) {
-    ((CudaEvent) event)
-        .awaitBy(
-            queue,
-            recorded -> handle.call(() -> Cuda.cuStreamWaitEvent(handle.get(), recorded, 0)));
+    ((CudaEvent) event).awaitBy(handle, queue);
   }
 
   // ---- captures

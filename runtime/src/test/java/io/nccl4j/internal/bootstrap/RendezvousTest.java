@@ -27,6 +27,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
@@ -345,8 +346,10 @@ class RendezvousTest {
     ChildJvm creator = closeLater(ChildJvm.start(JoinMain.class, "create"));
     byte[] id = HexFormat.of().parseHex(creator.expect("id"));
     CompletableFuture<Membership> waiting = new CompletableFuture<>();
-    start(id, heap.joiner(0, 2), LONG, waiting);
-    Thread.sleep(500);
+    Thread rank = start(id, heap.joiner(0, 2), LONG, waiting);
+    while (!waiting.isDone() && !awaitsAnswer(rank)) {
+      sleep(1);
+    }
     creator.kill();
     contains(failure(SystemErrorException.class, waiting), "process " + creator.pid(), "died");
     creator.await();
@@ -354,6 +357,14 @@ class RendezvousTest {
         assertThrows(SystemErrorException.class, () -> heap.join(id, 1, 2, LONG)),
         "process " + creator.pid(),
         "is gone");
+  }
+
+  /**
+   * Whether a rank has said that it joins; what it hears of the creator before is another error.
+   */
+  private static boolean awaitsAnswer(Thread rank) {
+    return Arrays.stream(rank.getStackTrace())
+        .anyMatch(frame -> frame.getMethodName().equals("receiveAnswer"));
   }
 
   @Test

@@ -51,7 +51,7 @@ class WarmUpTest {
   @ValueSource(ints = {1, 2, 3, 5})
   void leavesBuffersAndUnfinishedOperationsAlone(int nranks) throws Exception {
     try (HostRanks ranks = new HostRanks(nranks, 8L * COUNT * Integer.BYTES)) {
-      WarmUp plan = everything(3).build();
+      WarmUp plan = everything(2).build();
       ranks.run(
           rank -> {
             for (Trial.Op op : Trial.Op.values()) {
@@ -97,7 +97,7 @@ class WarmUpTest {
   void worksWithTheSmallestFifo() throws Exception {
     CommunicatorConfig small = HostRanks.patient().fifoBytes(4096).build();
     try (HostRanks ranks = new HostRanks(3, 64, small)) {
-      ranks.run(rank -> ranks.get(rank).warmUp(everything(200).mostOperations(20_000).build()));
+      ranks.run(rank -> ranks.get(rank).warmUp(everything(50).mostOperations(5_000).build()));
       assertEquals(0, ranks.get(1).counters().unfinishedWorks());
     }
   }

@@ -86,7 +86,7 @@ public final class StreamHandle {
   }
 
   /** Calls the driver, in the device's context where the stream asks for that. */
-  public int call(IntSupplier call) {
+  private int call(IntSupplier call) {
     if (!isDefault) {
       return call.getAsInt();
     }
@@ -98,6 +98,20 @@ public final class StreamHandle {
   /** Whether the device has passed everything, as CUDA's result. */
   public int query() {
     return isDefault ? call(() -> Cuda.cuStreamQuery(handle)) : Cuda.cuStreamQuery(handle);
+  }
+
+  /** Records an event; CUDA's result. */
+  public int record(MemorySegment event) {
+    return isDefault
+        ? call(() -> Cuda.cuEventRecord(event, handle))
+        : Cuda.cuEventRecord(event, handle);
+  }
+
+  /** Lets what comes later wait for an event; CUDA's result. */
+  public int waitFor(MemorySegment event) {
+    return isDefault
+        ? call(() -> Cuda.cuStreamWaitEvent(handle, event, 0))
+        : Cuda.cuStreamWaitEvent(handle, event, 0);
   }
 
   /** Launches a graph; CUDA's result. */
