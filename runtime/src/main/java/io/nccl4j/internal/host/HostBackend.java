@@ -81,49 +81,48 @@ final class HostBackend implements BackendRuntime {
     ControlBlock control = ControlBlock.find(block.segment(), block.offset(), nranks, 0);
     String name = Joining.nameOf(config, control);
     List<Provisions<HostWork>> provisions = new ArrayList<>();
+    List<Place<HostWork>> places = new ArrayList<>();
+    List<HostCommunicator> ranks = new ArrayList<>();
     try {
       for (int r = 0; r < nranks; r++) {
         provisions.add(Provisions.take(r, requested.get(r), config, name, false, HostWork::new));
       }
-    } catch (RuntimeException | Error e) {
-      provisions.forEach(Provisions::giveBack);
-      controlBlocks.discard(handle);
-      throw e;
-    }
-    UUID[] processes = {ProcessMemory.self().id()};
-    long[] pids = {ProcessHandle.current().pid()};
-    MemorySegment[] heaps = {block.segment()};
-    ProcessGroup group = new ProcessGroup(control, processes, pids, heaps, 0, name);
-    List<HostCommunicator> ranks = new ArrayList<>();
-    List<Place<HostWork>> places = new ArrayList<>();
-    for (int r = 0; r < nranks; r++) {
-      try {
+      UUID[] processes = {ProcessMemory.self().id()};
+      long[] pids = {ProcessHandle.current().pid()};
+      MemorySegment[] heaps = {block.segment()};
+      ProcessGroup group = new ProcessGroup(control, processes, pids, heaps, 0, name);
+      for (int r = 0; r < nranks; r++) {
+        Device device = requested.get(r);
         LocalPart part =
             LocalPart.join(
                 control,
                 r,
                 block,
                 () -> new LocalPart(control, new int[nranks], group, handle, block));
-        Place<HostWork> place =
+        places.add(
             new Place<>(
                 r,
-                requested.get(r),
+                device,
                 Objects.requireNonNull(part),
                 config,
                 name,
                 provisions.get(r),
                 System.nanoTime(),
-                k -> null);
-        ranks.add(HostCommunicator.create(place));
-        places.add(place);
-      } catch (RuntimeException | Error e) {
-        for (int rest = r + 1; rest < nranks; rest++) {
-          LocalPart.lost(control, rest);
-          provisions.get(rest).giveBack();
-        }
-        ranks.forEach(HostCommunicator::close);
-        throw e;
+                k -> null));
+        ranks.add(HostCommunicator.create(places.getLast()));
       }
+    } catch (RuntimeException | Error e) {
+      // What belongs to a place has its owner: the rank that was made, or else it was given back.
+      int placed = places.size();
+      for (int rest = placed; rest < nranks; rest++) {
+        LocalPart.lost(control, rest);
+      }
+      provisions.subList(placed, provisions.size()).forEach(Provisions::giveBack);
+      ranks.forEach(HostCommunicator::close);
+      if (placed == 0) {
+        controlBlocks.discard(handle);
+      }
+      throw e;
     }
     for (int r = 0; r < nranks; r++) {
       ranks.get(r).awaitAll(places.get(r));

@@ -22,6 +22,7 @@ import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.life.ProcessGroup;
 import io.nccl4j.internal.host.memory.HostHeap;
@@ -31,6 +32,7 @@ import io.nccl4j.memory.MemoryPlace;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
+import java.util.AbstractList;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -40,6 +42,8 @@ import java.util.function.Supplier;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Each byte of the host backend is on somebody's account, as long as it is taken. */
 class HostMemoryTest {
@@ -101,14 +105,17 @@ class HostMemoryTest {
       assertTrue(device.lines().containsAll(first.lines()), device::toString);
       requireAllIsBooked();
     }
-    MemoryReport after = ProcessMemory.self().book().report("all", Device.get(Backend.HOST, 0));
-    // Others may be there: a communicator whose peer was killed keeps its memory for a while.
-    long left =
-        after.lines().stream()
+    requireNothingOf(name);
+  }
+
+  /** Others may be there: a communicator whose peer was killed keeps its memory for a while. */
+  private static void requireNothingOf(String name) {
+    MemoryReport all = ProcessMemory.self().book().report("all", Device.get(Backend.HOST, 0));
+    assertTrue(
+        all.lines().stream()
             .filter(line -> line.owner().startsWith("communicator " + name + " "))
-            .mapToLong(line -> line.bytes())
-            .sum();
-    assertEquals(0, left, after::toString);
+            .allMatch(line -> line.bytes() == 0),
+        all::toString);
   }
 
   @Test
@@ -161,6 +168,57 @@ class HostMemoryTest {
     assertEquals(
         0, MemoryReport.of(device).bytes(MemoryPurpose.CONTROL), MemoryReport.of(device)::toString);
     assertNull(ProcessMemory.self().controlBlocks().find(handle));
+  }
+
+  /** All ranks have taken their memory; then the first or the last one does not join. */
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1})
+  void initAllLeavesNothingWhenARankDoesNotJoin(int refused) {
+    Device device = Device.get(Backend.HOST, ORDINAL);
+    List<Device> devices =
+        new AbstractList<>() {
+          private boolean taken;
+
+          @Override
+          public Device get(int rank) {
+            if (taken && rank == refused) {
+              throw new IllegalStateException("rank " + rank);
+            }
+            taken |= rank == size() - 1;
+            return device;
+          }
+
+          @Override
+          public int size() {
+            return 2;
+          }
+        };
+    CommunicatorConfig config = HostRanks.patient().name("not-joined").build();
+    assertThrows(IllegalStateException.class, () -> new HostBackend().initAll(devices, config));
+    requireNothingOf("not-joined");
+    assertEquals(
+        0, MemoryReport.of(device).bytes(MemoryPurpose.CONTROL), MemoryReport.of(device)::toString);
+  }
+
+  /** The others see that this one does not come. */
+  @Test
+  void aPartThatCannotBeMadeIsLost() {
+    HostDevice device = (HostDevice) Device.get(Backend.HOST, ORDINAL);
+    long handle = ProcessMemory.self().controlBlocks().create(device.account(), 2);
+    HostHeap.Block block = ProcessMemory.self().controlBlocks().get(handle);
+    ControlBlock control = new ControlBlock(block.segment(), block.offset(), 2);
+    assertThrows(
+        IllegalStateException.class,
+        () ->
+            LocalPart.join(
+                control,
+                1,
+                block,
+                () -> {
+                  throw new IllegalStateException("no");
+                }));
+    assertTrue(RankState.isGone(control.getAcquire(control.state(1))));
+    ProcessMemory.self().controlBlocks().discard(handle);
   }
 
   /** Ranks of several processes have a staging area each. */

@@ -239,10 +239,10 @@ public final class Joining<W extends Work> {
               rank,
               block,
               () -> {
-                first[0] = true;
                 ProcessGroup group =
                     new ProcessGroup(
                         at, processes.toArray(UUID[]::new), pids, heaps, own, at.name());
+                first[0] = true;
                 return new LocalPart(at, processOf, group, offset, block);
               });
     } finally {

@@ -70,24 +70,26 @@ public final class LocalPart {
       ControlBlock control, int rank, HostHeap.@Nullable Block block, Supplier<LocalPart> first) {
     synchronized (PARTS) {
       LocalPart part = PARTS.get(id(control));
-      if (part == null) {
-        if (block != null && !ProcessMemory.self().controlBlocks().has(block)) {
-          // They free the control block, once this rank has left as well.
-          lost(control, rank);
-          return null;
-        }
-        part = first.get();
-        PARTS.put(part.id, part);
+      if (part == null && block != null && !ProcessMemory.self().controlBlocks().has(block)) {
+        // They free the control block, once this rank has left as well.
+        lost(control, rank);
+        return null;
       }
-      part.open++;
       try {
+        if (part == null) {
+          part = first.get();
+          PARTS.put(part.id, part);
+        }
+        part.open++;
         part.group.hold();
+        return part;
       } catch (RuntimeException | Error e) {
         lost(control, rank);
-        part.leave();
+        if (part != null) {
+          part.leave();
+        }
         throw e;
       }
-      return part;
     }
   }
 
