@@ -111,7 +111,7 @@ final class ArchitectureTest {
           .whereLayer("operation")
           .mayOnlyAccessLayers("api", "spi")
           .whereLayer("schedule")
-          .mayOnlyAccessLayers("api", "api.cuda", "machine", "spi", "operation")
+          .mayOnlyAccessLayers("api", "machine", "spi", "operation")
           .whereLayer("memory")
           .mayOnlyAccessLayers("api", "api.memory", "machine", "spi")
           .whereLayer("bootstrap")

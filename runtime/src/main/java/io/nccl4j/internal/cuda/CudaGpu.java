@@ -108,6 +108,12 @@ final class CudaGpu implements GpuDevice, BackendDevice {
     return CudaBuffer.wrap(memory, devicePointer, bytes);
   }
 
+  /** Over the buffer's own memory: a GPU does not reach that of the host. */
+  @Override
+  public DeviceBuffer wrapLike(DeviceBuffer own) {
+    return wrap(own.address(), own.byteSize());
+  }
+
   private static void requireSize(long bytes) {
     if (bytes < 0) {
       throw new InvalidArgumentException(

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.Backend;
+import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
 import io.nccl4j.InvalidArgumentException;
@@ -21,6 +22,7 @@ import io.nccl4j.memory.MemoryPool;
 import io.nccl4j.memory.MemoryPoolOptions;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
@@ -80,6 +82,12 @@ final class HostDevice implements BackendDevice {
   @Override
   public DeviceBuffer wrap(@Nullable MemorySegment segment) {
     return new HostBuffer(this, NativeSegments.requireSharable(segment));
+  }
+
+  /** Over memory that is collected when nothing refers to it any more. */
+  @Override
+  public DeviceBuffer wrapLike(DeviceBuffer own) {
+    return wrap(Arena.ofAuto().allocate(own.byteSize(), DataType.FLOAT64.byteSize()));
   }
 
   @Override

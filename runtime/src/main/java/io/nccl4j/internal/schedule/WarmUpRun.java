@@ -2,7 +2,6 @@ package io.nccl4j.internal.schedule;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
-import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
@@ -14,10 +13,9 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.WarmUp.Operation;
-import io.nccl4j.cuda.CudaDevice;
 import io.nccl4j.internal.machine.CompilerThreads;
 import io.nccl4j.internal.schedule.WarmUpCalls.Call;
-import java.lang.foreign.Arena;
+import io.nccl4j.internal.spi.BackendDevice;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.EnumSet;
@@ -75,7 +73,7 @@ final class WarmUpRun {
 
   private final Communicator communicator;
   private final WarmUp plan;
-  private final Device device;
+  private final BackendDevice device;
   private final int rank;
   private final int nranks;
   private final WarmUpCalls planned;
@@ -92,7 +90,7 @@ final class WarmUpRun {
   WarmUpRun(Communicator communicator, WarmUp plan) {
     this.communicator = communicator;
     this.plan = plan;
-    this.device = communicator.device();
+    this.device = (BackendDevice) communicator.device();
     this.rank = communicator.rank();
     this.nranks = communicator.nranks();
     this.planned = new WarmUpCalls(plan, communicator);
@@ -163,22 +161,12 @@ final class WarmUpRun {
         DeviceBuffer recv = device.allocate(bytes)) {
       runOn(send, recv, plan.operations());
       if (plan.wrapped()) {
-        try (DeviceBuffer wrappedSend = wrap(send);
-            DeviceBuffer wrappedRecv = wrap(recv)) {
+        try (DeviceBuffer wrappedSend = device.wrapLike(send);
+            DeviceBuffer wrappedRecv = device.wrapLike(recv)) {
           runOn(wrappedSend, wrappedRecv, withData());
         }
       }
     }
-  }
-
-  /**
-   * On the host, as large memory that is collected when nothing refers to it any more: nothing
-   * waits for its end. A GPU cannot reach that; there it is the buffer's own.
-   */
-  private DeviceBuffer wrap(DeviceBuffer own) {
-    return device instanceof CudaDevice gpu
-        ? gpu.wrap(own.address(), own.byteSize())
-        : device.wrap(Arena.ofAuto().allocate(own.byteSize(), DataType.FLOAT64.byteSize()));
   }
 
   private Set<Operation> withData() {
@@ -197,8 +185,8 @@ final class WarmUpRun {
     try (Stream stream = device.newStream();
         DeviceBuffer send = device.allocate(bytes);
         DeviceBuffer recv = device.allocate(bytes);
-        DeviceBuffer wrappedSend = plan.wrapped() ? wrap(send) : null;
-        DeviceBuffer wrappedRecv = plan.wrapped() ? wrap(recv) : null) {
+        DeviceBuffer wrappedSend = plan.wrapped() ? device.wrapLike(send) : null;
+        DeviceBuffer wrappedRecv = plan.wrapped() ? device.wrapLike(recv) : null) {
       clear(send, recv);
       try {
         planned.forEach(
