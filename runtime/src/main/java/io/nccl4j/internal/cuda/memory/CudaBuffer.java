@@ -8,9 +8,9 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.memory.PoolBlock;
+import io.nccl4j.internal.spi.BackendBuffer;
 import io.nccl4j.internal.spi.HeapArrays;
 import io.nccl4j.internal.spi.MemoryBook;
-import io.nccl4j.internal.spi.Resource;
 import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * pool uses its buffers again for other blocks, when all works with them are done.
  */
 @SuppressWarnings("try") // a scope is entered, not used
-public final class CudaBuffer implements DeviceBuffer, Resource {
+public final class CudaBuffer implements BackendBuffer {
   private static final int OPEN = 0;
   private static final int CLOSED = -1;
   private static final VarHandle STATE;
@@ -183,18 +183,7 @@ public final class CudaBuffer implements DeviceBuffer, Resource {
 
   @Override
   public DeviceBuffer slice(long byteOffset, long byteSize) {
-    requireOpen();
-    if (byteOffset < 0 || byteSize < 0 || byteOffset > bytes - byteSize) {
-      throw new InvalidArgumentException(
-          "slice of "
-              + byteSize
-              + " bytes at "
-              + byteOffset
-              + " of a buffer of "
-              + bytes
-              + " bytes",
-          "slices lie inside their buffer");
-    }
+    requireSlice(byteOffset, byteSize);
     return new CudaBuffer(
         device, address + byteOffset, byteSize, root, null, MemoryPurpose.USER, null);
   }
@@ -211,13 +200,6 @@ public final class CudaBuffer implements DeviceBuffer, Resource {
     requireOpen();
     MemorySegment target = HeapArrays.fitting(array, bytes);
     device.transfers().toHost(target, address);
-  }
-
-  public void requireOpen() {
-    if (isClosed()) {
-      throw new InvalidUsageException(
-          "the buffer is closed", "keep buffers open until their last use");
-    }
   }
 
   /**

@@ -2,11 +2,9 @@ package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
-import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.internal.memory.PoolBlock;
+import io.nccl4j.internal.spi.BackendBuffer;
 import io.nccl4j.internal.spi.HeapArrays;
-import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -19,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * <p>The block, if there is one, is owned by the buffer that was allocated, not by its slices. A
  * pool uses its buffers again for other blocks, when all works with them are done.
  */
-public final class HostBuffer implements DeviceBuffer, Resource {
+public final class HostBuffer implements BackendBuffer {
   private static final VarHandle CLOSED;
 
   static {
@@ -151,18 +149,7 @@ public final class HostBuffer implements DeviceBuffer, Resource {
 
   @Override
   public DeviceBuffer slice(long byteOffset, long byteSize) {
-    requireOpen();
-    if (byteOffset < 0 || byteSize < 0 || byteOffset > bytes - byteSize) {
-      throw new InvalidArgumentException(
-          "slice of "
-              + byteSize
-              + " bytes at "
-              + byteOffset
-              + " of a buffer of "
-              + bytes
-              + " bytes",
-          "slices lie inside their buffer");
-    }
+    requireSlice(byteOffset, byteSize);
     return new HostBuffer(this, byteOffset, byteSize);
   }
 
@@ -178,13 +165,6 @@ public final class HostBuffer implements DeviceBuffer, Resource {
     requireUsable("copyTo");
     MemorySegment target = HeapArrays.fitting(array, bytes);
     MemorySegment.copy(segment, offset, target, 0, target.byteSize());
-  }
-
-  void requireOpen() {
-    if (isClosed()) {
-      throw new InvalidUsageException(
-          "the buffer is closed", "keep buffers open until their last use");
-    }
   }
 
   /** Refuses a closed buffer, and one that peers may still write to. */
