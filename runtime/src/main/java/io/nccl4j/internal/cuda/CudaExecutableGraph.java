@@ -221,9 +221,7 @@ final class CudaExecutableGraph
   /** NCCL must be through with the graph: what an interrupted thread would wait for is aborted. */
   private void giveUp(CudaStream stream) {
     AbortedException reason =
-        new AbortedException(
-            "a graph was unfinished when it was closed by an interrupted thread",
-            "synchronize before closing");
+        Wording.closedEarly("a graph was unfinished when it was closed by an interrupted thread");
     ranks.forEach(rank -> rank.health().fail(reason));
     while (passed != launched) {
       stream.waits().awaitHeadUninterruptibly();

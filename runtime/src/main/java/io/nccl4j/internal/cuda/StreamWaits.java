@@ -62,10 +62,9 @@ final class StreamWaits {
               queue.describeFirst() + " was unfinished when its stream was closed"));
     } catch (InterruptedWaitException e) {
       giveUp(
-          new AbortedException(
+          Wording.closedEarly(
               queue.describeFirst()
-                  + " was unfinished when its stream was closed by an interrupted thread",
-              "synchronize before closing"));
+                  + " was unfinished when its stream was closed by an interrupted thread"));
     }
     return awaitPosition(queue.next(), timeoutNanos, false);
   }

@@ -1,6 +1,5 @@
 package io.nccl4j.internal.host;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
@@ -16,6 +15,7 @@ import io.nccl4j.internal.schedule.Capture;
 import io.nccl4j.internal.schedule.EventEngine;
 import io.nccl4j.internal.schedule.ScheduledStream;
 import io.nccl4j.internal.schedule.StreamEngine;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Resource;
 import io.nccl4j.internal.spi.TransferChecks;
 import java.lang.foreign.MemorySegment;
@@ -278,9 +278,9 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
         }
       } catch (InterruptedWaitException e) {
         giveUp(
-            new AbortedException(
-                describeHead() + ", unfinished when its stream was closed by an interrupted thread",
-                "synchronize before closing"));
+            Wording.closedEarly(
+                describeHead()
+                    + ", unfinished when its stream was closed by an interrupted thread"));
         Progress.driveUninterruptibly(this, submitted(), timeout);
       }
     }

@@ -82,49 +82,27 @@ public final class Wording {
 
   // ---- waiting
 
-  /** A work was waited for longer than operations may take. */
-  public DeadlineException incomplete(
-      Work work, long timeoutNanos, String missing, List<Integer> absent) {
-    return late(
-        work,
-        "complete",
-        timeoutNanos,
-        missing,
-        "check whether those ranks hang or called something else; operation-timeout sets the"
-            + " deadline",
-        absent);
-  }
-
-  /** A work could not even be started in that time. */
-  public DeadlineException notStarted(
-      Work work, long timeoutNanos, String missing, List<Integer> absent) {
-    return late(
-        work,
-        "started",
-        timeoutNanos,
-        missing,
-        "check the other ranks; a thread that drives several ranks must issue their operations in"
-            + " one group",
-        absent);
-  }
-
-  private DeadlineException late(
-      Work work,
-      String state,
-      long timeoutNanos,
-      String missing,
-      String remedy,
-      List<Integer> absent) {
+  /**
+   * A work was waited for longer than operations may take.
+   *
+   * @param started whether it could be started in that time
+   */
+  public DeadlineException late(
+      Work work, boolean started, long timeoutNanos, String missing, List<Integer> absent) {
     return new DeadlineException(
         work.describe()
             + " is not "
-            + state
+            + (started ? "complete" : "started")
             + " after "
             + timeoutNanos / 1_000_000
             + " ms, waiting for "
             + missing
             + backlog(),
-        remedy,
+        started
+            ? "check whether those ranks hang or called something else; operation-timeout sets the"
+                + " deadline"
+            : "check the other ranks; a thread that drives several ranks must issue their"
+                + " operations in one group",
         absent);
   }
 

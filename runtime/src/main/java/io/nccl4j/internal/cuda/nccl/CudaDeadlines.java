@@ -80,7 +80,7 @@ public final class CudaDeadlines extends Padded {
     }
     NcclException e = team.contradiction(rank);
     if (e == null && ticks * CallWatch.TICK_NANOS > timeoutNanos) {
-      e = rank.wording().notStarted(work, timeoutNanos, team.missing(rank, work), absent(work));
+      e = late(work, false);
     }
     if (e != null) {
       health.fail(e);
@@ -100,9 +100,13 @@ public final class CudaDeadlines extends Padded {
   /** Fails when a work has been waited for longer than operations may take. */
   public void check(Work work, long waitedNanos) {
     if (waitedNanos > timeoutNanos && health.failure() == null) {
-      health.fail(
-          rank.wording().incomplete(work, timeoutNanos, team.missing(rank, work), absent(work)));
+      health.fail(late(work, true));
     }
+  }
+
+  private DeadlineException late(Work work, boolean started) {
+    String missing = team.missing(rank, work);
+    return rank.wording().late(work, started, timeoutNanos, missing, absent(work));
   }
 
   /** The same for a graph, of which only the whole is known. */

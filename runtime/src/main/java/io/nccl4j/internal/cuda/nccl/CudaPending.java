@@ -1,10 +1,10 @@
 package io.nccl4j.internal.cuda.nccl;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.internal.cuda.driver.Backoff;
 import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
 import java.time.Duration;
 import java.util.function.Supplier;
@@ -114,9 +114,8 @@ public final class CudaPending extends Padded {
   public void giveUp() {
     if (!isDone()) {
       health.fail(
-          new AbortedException(
-              describe() + " was unfinished when an interrupted thread closed what it belongs to",
-              "synchronize before closing"));
+          Wording.closedEarly(
+              describe() + " was unfinished when an interrupted thread closed what it belongs to"));
     }
   }
 

@@ -160,7 +160,7 @@ public final class Explanation {
 
   /** A work is not complete in time. */
   DeadlineException incomplete(EngineWork work, long timeoutNanos) {
-    return wording.incomplete(work, timeoutNanos, missing(work), absent(work));
+    return wording.late(work, true, timeoutNanos, missing(work), absent(work));
   }
 
   /** No room in the FIFO came free although nothing was left to wait for, or nothing moved. */
