@@ -19,7 +19,6 @@ import java.time.Clock;
 import java.time.LocalDateTime;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -27,13 +26,9 @@ import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
-import picocli.CommandLine.Spec;
 
 /** A command that measures a program; options and defaults are those of nccl-tests. */
 @Command(
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "There are procs x nthreads x ngpus ranks. Sizes are in bytes; K, M and G stand for 2^10,"
@@ -52,11 +47,8 @@ import picocli.CommandLine.Spec;
       "Exit code: 0 no checked element is wrong, 1 internal error, 2 bad option, 3 failure,",
       "4 timeout, 7 wrong data."
     })
-final class BenchCommand implements Callable<Integer> {
-  private final Context context;
+final class BenchCommand extends Subcommand {
   private final Program program;
-
-  @Spec private CommandSpec spec;
 
   @Mixin private final RankOptions rankOptions = new RankOptions();
   @Mixin private final SweepOptions sweepOptions = new SweepOptions();
@@ -78,7 +70,7 @@ final class BenchCommand implements Callable<Integer> {
 
   /** A command that measures {@code program}. */
   BenchCommand(Context context, Program program) {
-    this.context = context;
+    super(context);
     this.program = program;
   }
 

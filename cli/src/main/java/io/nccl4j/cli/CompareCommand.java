@@ -5,7 +5,6 @@ import io.nccl4j.bench.report.Comparison;
 import io.nccl4j.bench.report.ResultFiles;
 import io.nccl4j.bench.report.Run;
 import java.util.List;
-import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Parameters;
@@ -16,9 +15,6 @@ import picocli.CommandLine.Parameters;
     description =
         "Compares results, line by line: files of nccl4j and nccl-tests (-J or the table), and"
             + " lines peer,op,bytes,ranks,time_us,algbw,busbw,min_us,placement.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Each side is one file or several, separated by commas: a1.json,a2.json. FILE#PEER selects"
@@ -29,9 +25,7 @@ import picocli.CommandLine.Parameters;
       "Exit code: 0 nothing is worse, 1 internal error, 2 bad option, 3 failure, 7 wrong data,",
       "8 something is worse, 9 nothing is comparable."
     })
-final class CompareCommand implements Callable<Integer> {
-  private final Context context;
-
+final class CompareCommand extends Subcommand {
   @Parameters(
       index = "0",
       arity = "1",
@@ -52,7 +46,7 @@ final class CompareCommand implements Callable<Integer> {
 
   /** The command. */
   CompareCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override

@@ -12,28 +12,18 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j doctor}: what is wrong with the machine, and what to do about it. */
 @Command(
     name = "doctor",
     description = "Checks this machine: Java, libraries, GPUs, /dev/shm, limits, variables.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Exit code: 0 no check failed, 1 internal error, 2 bad option, 3 failure, 10 a check failed."
     })
-final class DoctorCommand implements Callable<Integer> {
-  private final Context context;
-
-  @Spec private CommandSpec spec;
-
+final class DoctorCommand extends Subcommand {
   @Option(
       names = "--backend",
       paramLabel = "NAME",
@@ -58,7 +48,7 @@ final class DoctorCommand implements Callable<Integer> {
 
   /** The command. */
   DoctorCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override

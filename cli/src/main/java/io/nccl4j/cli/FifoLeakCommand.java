@@ -5,19 +5,15 @@ import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.Launch;
 import io.nccl4j.Provider;
-import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.run.RankRange;
 import io.nccl4j.bench.selftest.FifoLeak;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j selftest fifo-leak}. */
 @Command(
@@ -25,23 +21,16 @@ import picocli.CommandLine.Spec;
     description =
         "Shows that captured operations take no room from plain ones: two allReduces of 100,000"
             + " bfloat16, one captured, then 100,000 plain ones of 49,000.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Exit code: 0 nothing was lost, 1 internal error, 2 bad option, 3 failure, 4 timeout, 7 room"
           + " or",
       "memory was lost, or data are wrong."
     })
-final class FifoLeakCommand implements Callable<Integer> {
+final class FifoLeakCommand extends Subcommand {
   private static final int FEW = 2;
   private static final int MANY = 8;
   private static final int MANY_DIVISOR = 20;
-
-  private final Context context;
-
-  @Spec private CommandSpec spec;
 
   @Option(
       names = "--procs",
@@ -63,7 +52,7 @@ final class FifoLeakCommand implements Callable<Integer> {
 
   /** The command. */
   FifoLeakCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override
@@ -83,9 +72,8 @@ final class FifoLeakCommand implements Callable<Integer> {
       ParentWatch.start();
     }
     RankRange range = ranks.range();
-    UniqueId id = range.id();
-    if (id != null) {
-      return asProcess(options, range, id, ranks.launch());
+    if (range.id() != null) {
+      return asProcess(options, range, ranks.launch());
     }
     heading();
     List<FifoLeak.Result> results = new ArrayList<>();
@@ -98,19 +86,14 @@ final class FifoLeakCommand implements Callable<Integer> {
     return verdict(results);
   }
 
-  private int asProcess(Options options, RankRange range, UniqueId id, @Nullable Launch launch) {
-    int nranks = range.nranks();
+  private int asProcess(Options options, RankRange range, @Nullable Launch launch) {
     Device device = Device.get(options.backend(), range.firstRank());
-    if (nranks <= Runtime.getRuntime().availableProcessors()) {
-      device.bindThread();
-    }
     List<FifoLeak.Result> results;
-    try (Communicator communicator =
-        Communicator.initRank(device, nranks, id, range.firstRank(), FifoLeak.config())) {
+    try (Communicator communicator = range.join(device, FifoLeak.config())) {
       if (launch != null) {
         launch.close();
       }
-      results = FifoLeak.onRank(communicator, iterations(nranks), this::progress);
+      results = FifoLeak.onRank(communicator, iterations(range.nranks()), this::progress);
     }
     if (range.reports()) {
       heading();

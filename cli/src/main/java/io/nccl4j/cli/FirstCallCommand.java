@@ -4,7 +4,6 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.Provider;
-import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.output.FirstCallJson;
 import io.nccl4j.bench.run.FirstCall;
@@ -13,13 +12,9 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.Objects;
-import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j selftest first-call}. */
 @Command(
@@ -27,23 +22,16 @@ import picocli.CommandLine.Spec;
     description =
         "Shows what a warm-up does for the first calls of a process: pairs of fresh processes"
             + " exchange and sum 1000 bytes, with and without one.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Exit code: 0 a warm-up makes first calls five times as fast or lets them meet the goal,",
       "1 internal error, 2 bad option, 3 failure, 4 timeout, 7 it does neither."
     })
-final class FirstCallCommand implements Callable<Integer> {
+final class FirstCallCommand extends Subcommand {
   private static final int PROCESSES = 2;
 
   /** What a child puts in front of its times. */
   private static final String TIMES = "times ";
-
-  private final Context context;
-
-  @Spec private CommandSpec spec;
 
   @Option(
       names = {"-n", "--pairs"},
@@ -64,7 +52,7 @@ final class FirstCallCommand implements Callable<Integer> {
 
   /** The command. */
   FirstCallCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override
@@ -82,13 +70,8 @@ final class FirstCallCommand implements Callable<Integer> {
     }
     ParentWatch.start();
     RankRange range = ranks.range();
-    UniqueId id = Objects.requireNonNull(range.id());
     Device device = Device.get(options.backend(), range.firstRank());
-    if (range.nranks() <= Runtime.getRuntime().availableProcessors()) {
-      device.bindThread();
-    }
-    try (Communicator communicator =
-        Communicator.initRank(device, range.nranks(), id, range.firstRank(), FirstCall.config())) {
+    try (Communicator communicator = range.join(device, FirstCall.config())) {
       List<FirstCall.Times> times = FirstCall.onRank(communicator, !cold);
       if (range.reports()) {
         times.forEach(one -> context.out().println(TIMES + one.format()));

@@ -12,29 +12,20 @@ import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j info}: what is there to run on, and why something is not. */
 @Command(
     name = "info",
     description = "Shows what was found on this machine: libraries, devices, features.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "With --verbose, the places searched for each library are listed as well.",
       "Exit code: 0 a backend can be used, 1 internal error, 2 bad option, 3 none can."
     })
-final class InfoCommand implements Callable<Integer> {
-  private final Context context;
+final class InfoCommand extends Subcommand {
   private final Nccl4jCommand top;
-
-  @Spec private CommandSpec spec;
 
   @Option(
       names = "--backend",
@@ -49,7 +40,7 @@ final class InfoCommand implements Callable<Integer> {
 
   /** The command. */
   InfoCommand(Context context, Nccl4jCommand top) {
-    this.context = context;
+    super(context);
     this.top = top;
   }
 

@@ -10,34 +10,24 @@ import io.nccl4j.memory.MemoryPrediction;
 import io.nccl4j.memory.MemoryQuery;
 import io.nccl4j.memory.MemoryQuery.Lever;
 import java.util.Locale;
-import java.util.concurrent.Callable;
-import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j memory}: what a communicator will take, and what it takes. */
-@SuppressWarnings("unused") // options of levers are read by their names
 @Command(
     name = "memory",
     description =
         "Predicts how much memory a rank of a communicator takes, and measures it on request.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Without --measure, no library is loaded and no communicator is created. NCCL's environment",
       "variables are honored; options override them.",
       "Exit code: 0 success, 1 internal error, 2 bad option, 3 failure, 4 timeout."
     })
-final class MemoryCommand implements Callable<Integer> {
-  private final Context context;
-
-  @Spec private CommandSpec spec;
-
+final class MemoryCommand extends Subcommand {
   @Option(
       names = "--backend",
       paramLabel = "NAME",
@@ -47,134 +37,7 @@ final class MemoryCommand implements Callable<Integer> {
               + " ${DEFAULT-VALUE}.")
   private String backend;
 
-  @Option(
-      names = "--nranks",
-      paramLabel = "N",
-      description = "Ranks of the communicator; default 8, or -t with --measure.")
-  private @Nullable String nranks;
-
-  @Option(
-      names = "--gpus-per-node",
-      paramLabel = "N",
-      description = "Ranks on one machine; default all.")
-  private @Nullable String gpusPerNode;
-
-  @Option(
-      names = "--ranks-per-process",
-      paramLabel = "N",
-      description = "Ranks that are threads of one process; default 1.")
-  private @Nullable String ranksPerProcess;
-
-  @Option(
-      names = "--arch",
-      paramLabel = "SM",
-      description = "Compute capability of the GPUs, for example sm90; default sm90.")
-  private @Nullable String arch;
-
-  @Option(
-      names = "--nccl",
-      paramLabel = "VERSION",
-      description = "NCCL's release, for example 2.19; default 2.30.7.")
-  private @Nullable String nccl;
-
-  @Option(
-      names = "--peers",
-      paramLabel = "N",
-      description = "Peers with which a rank exchanges messages; default 0.")
-  private @Nullable String peers;
-
-  @Option(
-      names = "--channels",
-      paramLabel = "N",
-      description = "Channels of collectives; default as between GPUs with NVLink.")
-  private @Nullable String channels;
-
-  @Option(names = "--min-ctas", paramLabel = "N", description = "NCCL's minCTAs; default 1.")
-  private @Nullable String minCtas;
-
-  @Option(names = "--max-ctas", paramLabel = "N", description = "NCCL's maxCTAs; default 64.")
-  private @Nullable String maxCtas;
-
-  @Option(
-      names = "--peer-channels",
-      paramLabel = "N",
-      description = "Channels to each peer of sends and receives; default by NCCL's rule.")
-  private @Nullable String peerChannels;
-
-  @Option(
-      names = "--max-p2p-peers",
-      paramLabel = "N",
-      description = "NCCL's maxP2pPeers; default nranks.")
-  private @Nullable String maxP2PPeers;
-
-  @Option(
-      names = "--buffsize",
-      paramLabel = "SIZE",
-      description = "Buffer of the protocol Simple; default 4M.")
-  private @Nullable String buffsize;
-
-  @Option(
-      names = "--ll-buffsize",
-      paramLabel = "SIZE",
-      description = "Buffer of the protocol LL; default 512K.")
-  private @Nullable String llBuffsize;
-
-  @Option(
-      names = "--ll128-buffsize",
-      paramLabel = "SIZE",
-      description = "Buffer of the protocol LL128; default 4800K.")
-  private @Nullable String ll128Buffsize;
-
-  @Option(
-      names = "--nvls",
-      paramLabel = "on|off",
-      description = "Whether multicast is used; default on.")
-  private @Nullable String nvls;
-
-  @Option(
-      names = "--nvls-channels",
-      paramLabel = "N",
-      description = "Channels of NVLS; default by NCCL's rule.")
-  private @Nullable String nvlsChannels;
-
-  @Option(
-      names = "--nvls-chunksize",
-      paramLabel = "SIZE",
-      description = "Chunk of NVLS; default 128K.")
-  private @Nullable String nvlsChunksize;
-
-  @Option(
-      names = "--p2p",
-      paramLabel = "on|off",
-      description = "Whether GPUs reach each other; default on.")
-  private @Nullable String p2P;
-
-  @Option(
-      names = "--shm",
-      paramLabel = "on|off",
-      description = "Whether shared memory may be used; default on.")
-  private @Nullable String shm;
-
-  @Option(
-      names = "--cumem-host",
-      paramLabel = "on|off",
-      description = "Whether CUDA shares host memory; default on from 2.24.")
-  private @Nullable String cumemHost;
-
-  @Option(
-      names = "--runtime-connect",
-      paramLabel = "on|off",
-      description = "Whether NCCL connects at the first collective; default on.")
-  private @Nullable String runtimeConnect;
-
-  @Option(
-      names = "--work-fifo",
-      paramLabel = "SIZE",
-      description = "NCCL's work FIFO; default 1M, up to 2.21 32M.")
-  private @Nullable String workFifo;
-
-  @Option(names = "--fifo", paramLabel = "SIZE", description = "nccl4j's work FIFO; default 1M.")
-  private @Nullable String fifo;
+  @Mixin private final CommandSpec levers = CommandSpec.create();
 
   @Option(
       names = "--measure",
@@ -193,7 +56,46 @@ final class MemoryCommand implements Callable<Integer> {
 
   /** The command. */
   MemoryCommand(Context context) {
-    this.context = context;
+    super(context);
+    add(Lever.NRANKS, "N", "Ranks of the communicator; default 8, or -t with --measure.");
+    add(Lever.RANKS_PER_NODE, "N", "Ranks on one machine; default all.");
+    add(Lever.RANKS_PER_PROCESS, "N", "Ranks that are threads of one process; default 1.");
+    add(Lever.ARCH, "SM", "Compute capability of the GPUs, for example sm90; default sm90.");
+    add(Lever.NCCL, "VERSION", "NCCL's release, for example 2.19; default 2.30.7.");
+    add(Lever.PEERS, "N", "Peers with which a rank exchanges messages; default 0.");
+    add(Lever.CHANNELS, "N", "Channels of collectives; default as between GPUs with NVLink.");
+    add(Lever.MIN_CTAS, "N", "NCCL's minCTAs; default 1.");
+    add(Lever.MAX_CTAS, "N", "NCCL's maxCTAs; default 64.");
+    add(
+        Lever.PEER_CHANNELS,
+        "N",
+        "Channels to each peer of sends and receives; default by NCCL's rule.");
+    add(Lever.MAX_P2P_PEERS, "N", "NCCL's maxP2pPeers; default nranks.");
+    add(Lever.BUFFSIZE, "SIZE", "Buffer of the protocol Simple; default 4M.");
+    add(Lever.LL_BUFFSIZE, "SIZE", "Buffer of the protocol LL; default 512K.");
+    add(Lever.LL128_BUFFSIZE, "SIZE", "Buffer of the protocol LL128; default 4800K.");
+    add(Lever.NVLS, "on|off", "Whether multicast is used; default on.");
+    add(Lever.NVLS_CHANNELS, "N", "Channels of NVLS; default by NCCL's rule.");
+    add(Lever.NVLS_CHUNKSIZE, "SIZE", "Chunk of NVLS; default 128K.");
+    add(Lever.P2P, "on|off", "Whether GPUs reach each other; default on.");
+    add(Lever.SHM, "on|off", "Whether shared memory may be used; default on.");
+    add(Lever.CUMEM_HOST, "on|off", "Whether CUDA shares host memory; default on from 2.24.");
+    add(
+        Lever.RUNTIME_CONNECT,
+        "on|off",
+        "Whether NCCL connects at the first collective; default on.");
+    add(Lever.WORK_FIFO, "SIZE", "NCCL's work FIFO; default 1M, up to 2.21 32M.");
+    add(Lever.FIFO, "SIZE", "nccl4j's work FIFO; default 1M.");
+  }
+
+  /** An option for a lever; the help shows them in this order. */
+  private void add(Lever lever, String values, String description) {
+    levers.addOption(
+        OptionSpec.builder("--" + lever.label())
+            .type(String.class)
+            .paramLabel(values)
+            .description(description)
+            .build());
   }
 
   @Override

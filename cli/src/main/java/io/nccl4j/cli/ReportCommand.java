@@ -7,7 +7,6 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -18,13 +17,8 @@ import picocli.CommandLine.Parameters;
     description =
         "Writes results as one self-contained HTML page: everything that compare reads, and JMH's"
             + " JSON.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {"", "Exit code: 0 the page is written, 1 internal error, 2 bad option, 3 failure."})
-final class ReportCommand implements Callable<Integer> {
-  private final Context context;
-
+final class ReportCommand extends Subcommand {
   @Parameters(arity = "1..*", paramLabel = "FILE", description = "Results.")
   private List<String> files = List.of();
 
@@ -44,7 +38,7 @@ final class ReportCommand implements Callable<Integer> {
 
   /** The command. */
   ReportCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override

@@ -6,7 +6,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.Device;
 import io.nccl4j.Feature;
 import io.nccl4j.Provider;
-import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.run.RankRange;
 import io.nccl4j.bench.selftest.SelfTest;
@@ -17,13 +16,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Objects;
-import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /**
  * {@code nccl4j selftest}: every operation on the machine at hand. The ranks are in processes that
@@ -35,16 +30,13 @@ import picocli.CommandLine.Spec;
       "Tests nccl4j on this machine: every operation, type and reduction, every element checked.",
       "Each COMMAND is a test of its own."
     },
-    versionProvider = Version.class,
     synopsisSubcommandLabel = "[COMMAND]",
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Exit code: 0 no element is wrong, 1 internal error, 2 bad option, 3 failure, 4 timeout,",
       "7 wrong data."
     })
-final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
+final class SelftestCommand extends Subcommand implements SelfTest.Listener {
   private static final String ROW = "row: ";
   private static final String SHARED_GPU_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE";
   private static final String HOST_ID_VARIABLE = "NCCL_HOSTID";
@@ -52,10 +44,6 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
   private static final int ONE_THREAD = 4;
   private static final int PROCESSES = 2;
   private static final int MOST_GPUS = 8;
-
-  private final Context context;
-
-  @Spec private CommandSpec spec;
 
   @Option(
       names = "--backend",
@@ -80,7 +68,7 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
 
   /** The command. */
   SelftestCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override
@@ -197,13 +185,8 @@ final class SelftestCommand implements Callable<Integer>, SelfTest.Listener {
     ParentWatch.start();
     List<SelfTest.Row> rows;
     if (as == SelfTest.Layout.PROCESSES) {
-      UniqueId id = Objects.requireNonNull(range.id());
       Device device = SelfTest.device(on, range.firstRank());
-      if (range.nranks() <= Runtime.getRuntime().availableProcessors()) {
-        device.bindThread();
-      }
-      try (Communicator communicator =
-          Communicator.initRank(device, range.nranks(), id, range.firstRank(), SelfTest.config())) {
+      try (Communicator communicator = range.join(device, SelfTest.config())) {
         rows = SelfTest.onRank(communicator, quick, this);
       }
     } else {

@@ -13,14 +13,11 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.Callable;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j selftest soak}. */
 @Command(
@@ -28,21 +25,14 @@ import picocli.CommandLine.Spec;
     description =
         "Runs random operations while processes are killed and stopped, and checks that every"
             + " result is right, no rank waits for ever, and nothing grows.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "Exit code: 0 no problem was found, 1 internal error, 2 bad option, 3 failure, 7 data were",
       "wrong, a failure was not as documented, or something grew."
     })
-final class SoakCommand implements Callable<Integer> {
+final class SoakCommand extends Subcommand {
   private static final long NANOS = 60_000_000_000L;
   private static final double MOST_MINUTES = 60 * 24 * 365;
-
-  private final Context context;
-
-  @Spec private CommandSpec spec;
 
   @Option(
       names = "--minutes",
@@ -99,7 +89,7 @@ final class SoakCommand implements Callable<Integer> {
 
   /** The command. */
   SoakCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override

@@ -8,15 +8,12 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.concurrent.Callable;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
-import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
-import picocli.CommandLine.Spec;
 
 /** {@code nccl4j turns}: measures two commands side by side, and compares them. */
 @Command(
@@ -24,9 +21,6 @@ import picocli.CommandLine.Spec;
     description =
         "Measures two commands in turns of a few milliseconds, so that disturbances affect both"
             + " alike, and compares them.",
-    versionProvider = Version.class,
-    usageHelpWidth = 100,
-    sortOptions = false,
     footer = {
       "",
       "BASE and CHANGED are commands for the shell, in quotes: './nccl4j allreduce -t 2' and",
@@ -34,11 +28,7 @@ import picocli.CommandLine.Spec;
       "Exit code: 0 nothing is worse, 1 internal error, 2 bad option, 3 failure, 7 wrong data,",
       "8 something is worse, 9 nothing is comparable."
     })
-final class TurnsCommand implements Callable<Integer> {
-  private final Context context;
-
-  @Spec private CommandSpec spec;
-
+final class TurnsCommand extends Subcommand {
   @Parameters(
       index = "0",
       arity = "1",
@@ -76,7 +66,7 @@ final class TurnsCommand implements Callable<Integer> {
 
   /** The command. */
   TurnsCommand(Context context) {
-    this.context = context;
+    super(context);
   }
 
   @Override

@@ -1,11 +1,14 @@
 package io.nccl4j.bench.run;
 
 import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Setup;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -41,6 +44,17 @@ public record RankRange(int firstRank, int nranks, @Nullable UniqueId id) {
   /** Whether this process has rank 0, which reports. */
   public boolean reports() {
     return firstRank == 0;
+  }
+
+  /**
+   * The only rank of this process joins the others, as the calling thread, which gets a processor
+   * of its own if there are enough.
+   */
+  public Communicator join(Device device, CommunicatorConfig config) {
+    if (nranks <= LineProbe.PROCESSORS) {
+      device.bindThread();
+    }
+    return Communicator.initRank(device, nranks, Objects.requireNonNull(id), firstRank, config);
   }
 
   /**

@@ -75,7 +75,7 @@ public final class NcclMemory {
    * Bytes of the multicast buffers as NCCL logs them ({@code nvlsTotalSize}), before they are
    * rounded up; 0 where there is no NVLS.
    */
-  public static long nvlsTotalBytes(MemoryQuery query) {
+  static long nvlsTotalBytes(MemoryQuery query) {
     NcclMemory memory = new NcclMemory(query);
     return memory.usesNvls() ? memory.nvlsTotal() : 0;
   }

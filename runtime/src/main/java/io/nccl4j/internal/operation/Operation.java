@@ -127,11 +127,6 @@ public record Operation(
     return senders != ALL || receivers != ALL;
   }
 
-  /** Whether it is a send or a receive. */
-  public boolean isPointToPoint() {
-    return this == SEND || this == RECV;
-  }
-
   /** Whether only one rank calls it: a write into a peer's window, or a signal; defined last. */
   public boolean isOneSided() {
     return number >= PUT_SIGNAL.number;

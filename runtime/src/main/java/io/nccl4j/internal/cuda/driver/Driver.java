@@ -17,7 +17,6 @@ public final class Driver {
   public static final int NOT_PERMITTED = 800;
   public static final int NOT_SUPPORTED = 801;
   public static final int NOT_READY = 600;
-  static final int PEER_ACCESS_UNSUPPORTED = 217;
   public static final int CAPTURE_UNJOINED = 904;
 
   private static final int LONGEST_TEXT = 1024;
