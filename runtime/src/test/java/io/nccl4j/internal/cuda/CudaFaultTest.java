@@ -97,103 +97,51 @@ class CudaFaultTest {
   private static final List<Call> CALLS =
       List.of(
           new Call("ncclAllReduce", CudaRig::sum),
-          new Call(
+          call(
               "ncclBroadcast",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .broadcast(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          0,
-                          rig.streams.get(rank))),
-          new Call(
+              (c, in, out, stream) -> c.broadcast(in, out, 4, DataType.INT32, 0, stream)),
+          call(
               "ncclReduce",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .reduce(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          ReduceOp.MAX,
-                          0,
-                          rig.streams.get(rank))),
-          new Call(
+              (c, in, out, stream) ->
+                  c.reduce(in, out, 4, DataType.INT32, ReduceOp.MAX, 0, stream)),
+          call(
               "ncclAllGather",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .allGather(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          rig.streams.get(rank))),
-          new Call(
+              (c, in, out, stream) -> c.allGather(in, out, 4, DataType.INT32, stream)),
+          call(
               "ncclReduceScatter",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .reduceScatter(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          ReduceOp.SUM,
-                          rig.streams.get(rank))),
-          new Call(
+              (c, in, out, stream) ->
+                  c.reduceScatter(in, out, 4, DataType.INT32, ReduceOp.SUM, stream)),
+          call(
               "ncclAlltoAll",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .allToAll(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          rig.streams.get(rank))),
-          new Call(
+              (c, in, out, stream) -> c.allToAll(in, out, 4, DataType.INT32, stream)),
+          call(
               "ncclGather",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .gather(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          0,
-                          rig.streams.get(rank))),
-          new Call(
+              (c, in, out, stream) -> c.gather(in, out, 4, DataType.INT32, 0, stream)),
+          call(
               "ncclScatter",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .scatter(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          0,
-                          rig.streams.get(rank))),
+              (c, in, out, stream) -> c.scatter(in, out, 4, DataType.INT32, 0, stream)),
           new Call("ncclSend", CudaFaultTest::exchange),
           new Call("ncclRecv", CudaFaultTest::exchange),
-          new Call(
+          call(
               "ncclRedOpCreatePreMulSum",
-              (rig, rank) ->
-                  rig.communicators
-                      .get(rank)
-                      .allReduce(
-                          rig.in.get(rank),
-                          rig.out.get(rank),
-                          4,
-                          DataType.INT32,
-                          ReduceOp.preMulSum(3),
-                          rig.streams.get(rank))));
+              (c, in, out, stream) ->
+                  c.allReduce(in, out, 4, DataType.INT32, ReduceOp.preMulSum(3), stream)));
+
+  /** A call with the rig's buffers and stream for a rank. */
+  private interface Issue {
+    void on(Communicator communicator, DeviceBuffer in, DeviceBuffer out, Stream stream);
+  }
+
+  private static Call call(String function, Issue issue) {
+    return new Call(
+        function,
+        (rig, rank) ->
+            issue.on(
+                rig.communicators.get(rank),
+                rig.in.get(rank),
+                rig.out.get(rank),
+                rig.streams.get(rank)));
+  }
 
   private static void exchange(CudaRig rig, int rank) {
     Communicator communicator = rig.communicators.get(rank);
