@@ -1,20 +1,15 @@
 package io.nccl4j.internal.bootstrap;
 
-import io.nccl4j.BackendUnavailableException;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
-import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.Descriptors;
 import io.nccl4j.bindings.Errno;
-import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.Processes;
 import io.nccl4j.bindings.ReceivedMessage;
 import io.nccl4j.bindings.UnixSockets;
-import io.nccl4j.internal.machine.ProcessFiles;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
@@ -77,7 +72,7 @@ final class RemoteJoin implements Membership.Link {
 
   /** As {@link Rendezvous#join}. */
   static Membership join(RendezvousId id, Joiner joiner, Deadline deadline) {
-    checkReachable(id);
+    AbsentCreator.requireReachable(id);
     try {
       RemoteJoin join = greeted(id, joiner.rank(), deadline);
       try {
@@ -106,7 +101,7 @@ final class RemoteJoin implements Membership.Link {
 
   /** As {@link Rendezvous#decline}. */
   static void decline(RendezvousId id, Failure refusal) throws InterruptedException {
-    checkReachable(id);
+    AbsentCreator.requireReachable(id);
     RemoteJoin link = greeted(id, refusal.rank(), Deadline.afterMillis(DECLINE_MILLIS));
     link.refuse(refusal);
     link.close();
@@ -153,7 +148,7 @@ final class RemoteJoin implements Membership.Link {
   public @Nullable Failure agree() {
     try {
       if (!send(session.seal(Session.READY, NO_BYTES))) {
-        throw creatorGone();
+        throw AbsentCreator.gone(id);
       }
       ready = true;
       Failure failure = verdict(receiveAnswer(grace()));
@@ -227,71 +222,6 @@ final class RemoteJoin implements Membership.Link {
 
   // ---------------------------------------------------------------- reaching the creator
 
-  private static void checkReachable(RendezvousId id) {
-    Place here = Place.HERE;
-    Place creator = id.place();
-    if (!here.sameMachine(creator)) {
-      throw new SystemErrorException(
-          "the unique id was created on machine '"
-              + creator.host()
-              + "' (boot id "
-              + creator.boot()
-              + "), this is machine '"
-              + here.host()
-              + "' (boot id "
-              + here.boot()
-              + ")",
-          id.orOld("the host backend joins ranks of one machine; the cuda backend joins machines"));
-    }
-    if (!here.sameNetwork(creator)) {
-      throw new SystemErrorException(
-          "the unique id was created in container '"
-              + creator.host()
-              + "', this is '"
-              + here.host()
-              + "' in another network namespace",
-          id.orOld(
-              "run all ranks in one container, or in containers that share the network namespace"));
-    }
-    if (!id.served()) {
-      throw new BackendUnavailableException(
-          "process "
-              + creator.pid()
-              + " that created the unique id has no access to the C library,"
-              + " so only its own threads can join",
-          "start it with " + Libc.nativeAccessOption() + ", on Linux");
-    }
-    if (!Libc.isAvailable()) {
-      throw new BackendUnavailableException(
-          "ranks in several processes need the C library: " + Libc.unavailableReason(), "");
-    }
-  }
-
-  private static NcclException nobodyServes(RendezvousId id) {
-    Place creator = id.place();
-    if (!Place.HERE.samePids(creator)) {
-      return new SystemErrorException(
-          "nobody serves the unique id: its creator, process "
-              + creator.pid()
-              + " of container '"
-              + creator.host()
-              + "', is gone, or the id was used before",
-          id.orOld("keep the creator alive until all ranks have joined, and use an id once"));
-    }
-    long started = ProcessFiles.HERE.startOf(creator.pid());
-    if (started != 0 && started == creator.started()) {
-      return new InvalidUsageException(
-          "process "
-              + creator.pid()
-              + " no longer serves the unique id: it was used before, its rendezvous failed, or no"
-              + " rank used it in time",
-          id.orOld("create a new one for each communicator"));
-    }
-    return new SystemErrorException(
-        "process " + creator.pid() + " that created the unique id is gone",
-        id.orOld("keep it alive until all ranks have joined"));
-  }
-
   private static int connect(RendezvousId id, int rank, Deadline deadline)
       throws InterruptedException {
     while (true) {
@@ -311,7 +241,7 @@ final class RemoteJoin implements Membership.Link {
       } catch (LibcException e) {
         Descriptors.close(socket);
         if (e.errno() == Errno.ECONNREFUSED) {
-          throw nobodyServes(id).causedBy(e);
+          throw AbsentCreator.nobodyServes(id).causedBy(e);
         }
         if (e.errno() != Errno.EAGAIN) {
           throw e;
@@ -358,7 +288,7 @@ final class RemoteJoin implements Membership.Link {
     byte[] join = session.seal(Session.JOIN, Arrays.copyOf(body.array(), body.position()));
     boolean sent = joiner.heapFd() >= 0 ? send(join, joiner.heapFd()) : send(join);
     if (!sent) {
-      throw creatorGone();
+      throw AbsentCreator.gone(id);
     }
     Deadline grace = grace();
     Answer answer = decode(receiveAnswer(grace), joiner);
@@ -367,7 +297,7 @@ final class RemoteJoin implements Membership.Link {
       int had = heapFds.length;
       Session.Packet packet = receive(grace);
       if (packet == null) {
-        throw creatorGone();
+        throw AbsentCreator.gone(id);
       }
       expectVerified(Session.FDS, packet);
       if (heapFds.length == had || heapFds.length > peers.size()) {
@@ -404,7 +334,7 @@ final class RemoteJoin implements Membership.Link {
     do {
       Session.Packet packet = receive(grace);
       if (packet == null) {
-        throw creatorGone();
+        throw AbsentCreator.gone(id);
       }
       expectVerified(Session.ANSWER, packet);
       ByteBuffer in = ByteBuffer.wrap(packet.body());
@@ -450,19 +380,6 @@ final class RemoteJoin implements Membership.Link {
   private NcclException broken(String what) {
     return new InternalErrorException(
         "process " + id.place().pid() + " answers a rendezvous with " + what, "");
-  }
-
-  private NcclException creatorGone() {
-    long started =
-        Place.HERE.samePids(id.place()) ? ProcessFiles.HERE.startOf(id.place().pid()) : 0;
-    boolean alive = started != 0 && started == id.place().started();
-    return new SystemErrorException(
-        "process "
-            + id.place().pid()
-            + ", which created the unique id, "
-            + (alive ? "closed the connection" : "died")
-            + " before all ranks joined",
-        alive ? "look for the cause there, for example its limit of open files" : "");
   }
 
   // ---------------------------------------------------------------- packets
@@ -527,7 +444,7 @@ final class RemoteJoin implements Membership.Link {
       }
       long millis = Math.min(SLICE_MILLIS, until.remainingMillis());
       if (Descriptors.poll(socket, Descriptors.POLLIN, millis) == 0 && until.passed()) {
-        throw late(rank, until, id);
+        throw AbsentCreator.late(rank, until, id);
       }
       if (Thread.interrupted()) {
         throw new InterruptedException();
@@ -558,20 +475,8 @@ final class RemoteJoin implements Membership.Link {
   private static void pause(int rank, Deadline deadline, RendezvousId id)
       throws InterruptedException {
     if (deadline.passed()) {
-      throw late(rank, deadline, id);
+      throw AbsentCreator.late(rank, deadline, id);
     }
     Thread.sleep(PAUSE_MILLIS);
-  }
-
-  private static NcclException late(int rank, Deadline deadline, RendezvousId id) {
-    return new DeadlineException(
-        "rank "
-            + rank
-            + " waited "
-            + deadline
-            + " for process "
-            + id.place().pid()
-            + ", which created the unique id and does not answer",
-        "is it stopped or overloaded?");
   }
 }
