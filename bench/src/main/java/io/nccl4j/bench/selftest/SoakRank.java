@@ -18,9 +18,6 @@ import io.nccl4j.bench.data.Mix;
 import io.nccl4j.bench.data.TestData;
 import io.nccl4j.bench.data.Wrong;
 import io.nccl4j.bench.program.Case;
-import io.nccl4j.memory.MemoryPool;
-import io.nccl4j.memory.MemoryPoolOptions;
-import java.lang.foreign.Arena;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -43,10 +40,6 @@ import org.jspecify.annotations.Nullable;
 final class SoakRank {
   private static final Duration PATIENCE = Duration.ofMinutes(3);
   private static final long LOOK_NANOS = 20_000;
-  private static final int POOL_CHUNK = 4 << 20;
-  private static final int MOST_OPEN = 8;
-  private static final int MOST_SHIFT = 9;
-  private static final int LARGEST_ELEMENT = 8;
 
   /**
    * What came of it.
@@ -66,9 +59,6 @@ final class SoakRank {
    */
   private record Member(Communicator communicator, List<Integer> ranks) {}
 
-  /** Memory of this rank, with the arena it lies in if it is the program's. */
-  private record Memory(DeviceBuffer buffer, @Nullable Arena arena) {}
-
   /** What gives communicators to this rank. */
   @FunctionalInterface
   interface Joining {
@@ -82,11 +72,8 @@ final class SoakRank {
   private final Device device;
   private final List<@Nullable Member> families = new ArrayList<>();
   private final @Nullable Stream[] streams = new Stream[SoakEpisode.STREAMS];
-  private final List<Memory> open = new ArrayList<>();
-  private final List<Memory> inUse = new ArrayList<>();
-  private final List<DeviceBuffer> pooled = new ArrayList<>();
+  private final SoakMemory memory;
   private final List<String> problems = new ArrayList<>();
-  private @Nullable MemoryPool pool;
   private long operations;
   private long bytes;
   private long wrong;
@@ -100,6 +87,7 @@ final class SoakRank {
     // Another run with the same seed does the same, as far as its threads do.
     this.own = new Random(Mix.of(process.settings().seed(), episode.number(), rank));
     this.device = SelfTest.device(Backend.HOST, rank);
+    this.memory = new SoakMemory(process, device, own, this::anyStream, this::closing);
   }
 
   /** Joins, does all steps, and closes everything. */
@@ -138,7 +126,7 @@ final class SoakRank {
         if (failed) {
           return;
         }
-        tidy();
+        memory.tidy();
       }
     } finally {
       if (aborter != null) {
@@ -256,14 +244,14 @@ final class SoakRank {
       if (call.inPlace()) {
         long from = size.sendInPlaceOffset(own());
         long to = size.recvInPlaceOffset(own());
-        DeviceBuffer both = take(Math.max(from + size.sendBytes(), to + size.recvBytes()));
+        DeviceBuffer both = memory.take(Math.max(from + size.sendBytes(), to + size.recvBytes()));
         send = both.slice(from, size.sendBytes());
         recv = both.slice(to, size.recvBytes());
       } else {
-        send = take(size.sendBytes());
-        recv = take(size.recvBytes());
+        send = memory.take(size.sendBytes());
+        recv = memory.take(size.recvBytes());
       }
-      copy = call.copied() ? take(size.recvBytes()) : null;
+      copy = call.copied() ? memory.take(size.recvBytes()) : null;
     }
 
     /** Its rank in the communicator. */
@@ -340,8 +328,7 @@ final class SoakRank {
       trials.forEach(Trial::prepare);
       run(step, trials);
     }
-    open.addAll(inUse);
-    inUse.clear();
+    memory.giveBack();
   }
 
   private void run(SoakEpisode.Operate step, List<Trial> trials) throws InterruptedException {
@@ -355,12 +342,7 @@ final class SoakRank {
       failure = new Failure(e, null);
     }
     Set<Stream> complete = new HashSet<>();
-    List<Stream> used = new ArrayList<>();
-    for (Stream stream : streams) {
-      if (stream != null) {
-        used.add(stream);
-      }
-    }
+    List<Stream> used = usedStreams();
     Collections.shuffle(used, own);
     for (Stream stream : used) {
       try {
@@ -498,7 +480,7 @@ final class SoakRank {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (!stream.query()) {
           if (System.nanoTime() - end > 0) {
-            throw new InternalErrorException("query() is false for " + PATIENCE, "");
+            throw new InternalErrorException("query() has been false for " + PATIENCE, "");
           }
           // Virtual threads that only yield keep others, which were parked, from their carriers.
           LockSupport.parkNanos(LOOK_NANOS);
@@ -514,13 +496,13 @@ final class SoakRank {
           }
           throw new IllegalStateException(e);
         } catch (TimeoutException e) {
-          throw new InternalErrorException("a future does not complete in " + PATIENCE, "");
+          throw new InternalErrorException("a future has not completed in " + PATIENCE, "");
         }
       }
     }
   }
 
-  // ---- memory
+  // ---- streams
 
   private Stream stream(int index) {
     Stream stream = streams[index];
@@ -531,60 +513,18 @@ final class SoakRank {
     return stream;
   }
 
-  /** Memory that no other operation of the step uses: of any kind, new or used before. */
-  private DeviceBuffer take(long size) {
-    long shift = (long) LARGEST_ELEMENT * own.nextInt(MOST_SHIFT);
-    Memory memory = own.nextInt(3) == 0 ? reuse(shift + size) : null;
-    if (memory == null) {
-      memory = newMemory(shift + size);
-    }
-    inUse.add(memory);
-    return memory.buffer.slice(shift, size);
+  private Stream anyStream() {
+    return stream(own.nextInt(SoakEpisode.STREAMS));
   }
 
-  private @Nullable Memory reuse(long size) {
-    for (int i = 0; i < open.size(); i++) {
-      if (open.get(i).buffer.byteSize() >= size) {
-        return open.remove(i);
+  private List<Stream> usedStreams() {
+    List<Stream> used = new ArrayList<>();
+    for (Stream stream : streams) {
+      if (stream != null) {
+        used.add(stream);
       }
     }
-    return null;
-  }
-
-  private Memory newMemory(long size) {
-    int what = own.nextInt(8);
-    if (what == 0) {
-      Arena arena = Arena.ofShared();
-      return new Memory(device.wrap(arena.allocate(size, Long.BYTES)), arena);
-    }
-    if (what == 1) {
-      MemoryPool from = pool;
-      if (from == null) {
-        from = MemoryPool.create(device, MemoryPoolOptions.DEFAULTS.withChunkBytes(POOL_CHUNK));
-        pool = from;
-      }
-      DeviceBuffer buffer = from.allocate(size, stream(own.nextInt(SoakEpisode.STREAMS)));
-      pooled.add(buffer);
-      return new Memory(buffer, null);
-    }
-    return new Memory(device.allocate(size), null);
-  }
-
-  /** Closes some buffers that are not in use. */
-  private void tidy() {
-    Collections.shuffle(open, own);
-    while (open.size() > own.nextInt(MOST_OPEN)) {
-      free(open.removeLast());
-    }
-  }
-
-  private void free(Memory memory) {
-    pooled.remove(memory.buffer);
-    closing("buffer", memory.buffer);
-    if (memory.arena != null) {
-      // Another thread of this process may be in it, if the episode failed.
-      process.closeAfterEpisode(memory.arena);
-    }
+    return used;
   }
 
   // ---- the end
@@ -592,38 +532,9 @@ final class SoakRank {
   /** Closes everything that is open, in any order. */
   private void close() {
     at = "closing";
-    open.addAll(inUse);
-    // The pool goes before its streams, and after its buffers.
-    for (Memory memory : List.copyOf(open)) {
-      if (pooled.contains(memory.buffer)) {
-        open.remove(memory);
-        free(memory);
-      }
-    }
-    if (pool != null) {
-      if (failed) {
-        // Peers of a failed communicator may reach its memory until they are done with it.
-        process.closeAfterEpisode(pool);
-      } else {
-        // An event may be complete a moment before its stream has passed it.
-        for (Stream stream : streams) {
-          if (stream != null) {
-            stream.synchronize();
-          }
-        }
-        closing("pool", pool);
-      }
-    }
-    if (failed) {
-      keepSome();
-    }
-    List<Runnable> rest = new ArrayList<>();
-    open.forEach(memory -> rest.add(() -> free(memory)));
-    for (Stream stream : streams) {
-      if (stream != null) {
-        rest.add(() -> closing("stream", stream));
-      }
-    }
+    List<Stream> used = usedStreams();
+    List<Runnable> rest = memory.close(failed, () -> used.forEach(Stream::synchronize));
+    used.forEach(stream -> rest.add(() -> closing("stream", stream)));
     for (Member member : families) {
       if (member != null) {
         rest.add(() -> closing("communicator", member.communicator));
@@ -631,15 +542,6 @@ final class SoakRank {
     }
     Collections.shuffle(rest, own);
     rest.forEach(Runnable::run);
-  }
-
-  /** What a failed operation wrote to stays as it is when the buffer is said to be quiet. */
-  private void keepSome() {
-    for (Memory memory : inUse) {
-      if (memory.arena == null && own.nextBoolean() && open.remove(memory)) {
-        process.keep(memory.buffer);
-      }
-    }
   }
 
   private void closing(String what, AutoCloseable thing) {
