@@ -32,7 +32,7 @@ final class InfoCommand extends Subcommand {
       paramLabel = "NAME",
       defaultValue = "auto",
       description =
-          "auto for both, host or cuda; host loads nothing of CUDA; default" + " ${DEFAULT-VALUE}.")
+          "auto for both, host or cuda; host loads nothing of CUDA; default ${DEFAULT-VALUE}.")
   private String backend;
 
   @Option(names = "--json", description = "Write JSON.")
@@ -81,7 +81,8 @@ final class InfoCommand extends Subcommand {
     info.facts().forEach(fact -> line(fact.name(), fact.value()));
     info.devices().forEach(this::device);
     if (!info.libraries().isEmpty() && !info.features().isEmpty()) {
-      line("features", "what is there to use; docs/api.md says what nccl4j's calls use of it");
+      line(
+          "features", "what libraries and devices offer; docs/api.md says which of it nccl4j uses");
     }
     info.features().forEach(this::feature);
   }

@@ -16,7 +16,7 @@ import picocli.CommandLine.Spec;
     usageHelpWidth = 100,
     footer = {
       "",
-      "Results go to the standard output, everything else to the standard error.",
+      "Results go to standard output, everything else to standard error.",
       "Exit code: 0 success, 1 internal error, 2 bad option, 3 failure, 4 timeout, 7 wrong data."
     })
 final class Nccl4jCommand implements Runnable {

@@ -96,7 +96,7 @@ public final class Json {
         }
         json.writeEndArray();
       }
-      default -> throw new IllegalArgumentException(value.getClass() + " is none of JSON's");
+      default -> throw new IllegalArgumentException(value.getClass() + " has no form in JSON");
     }
   }
 

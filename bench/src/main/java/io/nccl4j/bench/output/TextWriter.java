@@ -244,7 +244,7 @@ public final class TextWriter implements RunListener {
     out.print(text + "\n");
     if (out.checkError()) {
       throw new SystemErrorException(
-          "cannot write the results to the standard output", "check the disk or the reader");
+          "cannot write the results to standard output", "check the disk or the reader");
     }
   }
 }

@@ -31,7 +31,7 @@ public final class HyperCubeProgram extends Program {
   void checkGroup(Options options, int nranks) {
     if (Integer.bitCount(nranks) != 1) {
       throw new InvalidArgumentException(
-          "there are " + nranks + " ranks", "hypercube takes a power of two of them");
+          "there are " + nranks + " ranks", "hypercube needs a power of two");
     }
   }
 

@@ -140,7 +140,8 @@ public record Comparison(
     ranks.remove(0);
     if (ranks.size() > 1) {
       throw new InvalidArgumentException(
-          "the runs have different numbers of ranks: " + ranks, "compare runs of as many ranks");
+          "the runs have different numbers of ranks: " + ranks,
+          "compare runs with the same number of ranks");
     }
     Set<Entry.Key> keys = keys(base);
     List<Line> lines = new ArrayList<>();
@@ -294,7 +295,7 @@ public record Comparison(
     if (count(Verdict.UNSURE) > 0) {
       return "one run cannot tell a change from the usual differences between runs: give "
           + LEAST_RUNS
-          + " or more files a side, made in turns, or --trust-rounds";
+          + " or more files per side, measured in turns, or use --trust-rounds";
     }
     if (count(Verdict.NOT_COMPARABLE) > 0) {
       return "lines are not comparable where the processors were not equally far apart: run again";
@@ -303,7 +304,8 @@ public record Comparison(
     return hidden > MOST_HIDDEN
         ? String.format(
             Locale.ROOT,
-            "'same' can hide up to %.0f %%, as far as the intervals reach: more runs show less",
+            "'same' can hide a difference of up to %.0f %%, by the intervals: more runs narrow"
+                + " them",
             100 * hidden)
         : null;
   }

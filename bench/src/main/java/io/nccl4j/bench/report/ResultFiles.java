@@ -78,7 +78,8 @@ public final class ResultFiles {
     }
     if (found.isEmpty() && scores.size() == scoresBefore) {
       throw new InvalidArgumentException(
-          file + " holds no results", "name a file of nccl4j, nccl-tests, JMH, or of peers' lines");
+          file + " contains no results",
+          "name a file of nccl4j, nccl-tests, JMH, or of peers' lines");
     }
     runs.addAll(found);
     return this;
@@ -87,7 +88,7 @@ public final class ResultFiles {
   private static JsonNode object(Path path, JsonNode root) {
     if (!root.path("results").isArray() || !root.path("version").isNumber()) {
       throw new InvalidArgumentException(
-          path + " is no result of nccl-tests: it has no version or no results",
+          path + " is not a result of nccl-tests: it has no version or no results",
           "write one with -J");
     }
     return root;

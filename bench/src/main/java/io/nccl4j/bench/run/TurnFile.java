@@ -84,7 +84,7 @@ public final class TurnFile implements AutoCloseable {
     } catch (IOException e) {
       throw (InvalidArgumentException) notOne(file, ": " + e).causedBy(e);
     }
-    throw notOne(file, ", which is no file of turns");
+    throw notOne(file, ", which is not a file of turns");
   }
 
   private static InvalidArgumentException notOne(Path file, String why) {

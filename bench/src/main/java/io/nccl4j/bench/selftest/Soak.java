@@ -302,9 +302,9 @@ public final class Soak {
             who
                 + ": "
                 + growth
-                + "; in use were "
+                + "; in use before: "
                 + own.get(own.size() / 4).details()
-                + "; are "
+                + "; now: "
                 + own.getLast().details();
         leaks.add(text);
         listener.problem(text);
@@ -369,7 +369,8 @@ public final class Soak {
       boolean nothing = victim >= 0 && !disturbed;
       faults.merge(nothing ? SoakFault.Kind.NONE : fault.kind(), 1L, Long::sum);
       if (nothing && failed > 0) {
-        problem(episode, victim, failed + " ranks failed, and nothing was done to any process");
+        problem(
+            episode, victim, failed + " ranks failed, although no process was killed or stopped");
       }
       long end = System.nanoTime();
       if (killed != 0) {

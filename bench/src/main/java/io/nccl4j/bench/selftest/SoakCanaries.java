@@ -40,7 +40,7 @@ final class SoakCanaries {
                 + canary.buffer.byteSize()
                 + " B at 0x"
                 + Long.toHexString(canary.buffer.address())
-                + " that no operation has was changed: "
+                + " that no operation uses was changed: "
                 + wrong);
         // Told once.
         contents.write(canary.buffer, canary.content);

@@ -79,7 +79,7 @@ public record SoakGrowth(Quantity quantity, long early, long late) {
         + quantity.text(early)
         + " to "
         + quantity.text(late)
-        + ", by more than "
+        + ", more than the allowed "
         + quantity.text(quantity.limit());
   }
 }

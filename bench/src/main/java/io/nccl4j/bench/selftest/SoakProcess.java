@@ -125,7 +125,9 @@ public final class SoakProcess {
         canaries.adopt(buffer, random);
       } else {
         problems.add(
-            "a buffer of a failed operation is not quiet after " + REACHED.toSeconds() + " s");
+            "a buffer of a failed operation is still not quiet after "
+                + REACHED.toSeconds()
+                + " s");
         buffer.close();
       }
     }
@@ -142,7 +144,7 @@ public final class SoakProcess {
           break;
         } catch (Exception e) {
           if (System.nanoTime() - end > 0) {
-            problems.add("close() of a pool is refused for " + REACHED.toSeconds() + " s: " + e);
+            problems.add("close() of a pool was refused for " + REACHED.toSeconds() + " s: " + e);
             break;
           }
           Thread.sleep(1);

@@ -57,7 +57,7 @@ public record SoakReport(String version, List<Soak.Result> phases) {
           phase.problems(),
           phase.wrong());
     }
-    out.println("# slowest: from a kill to when the last survivor had closed everything");
+    out.println("# slowest: from a kill until the last survivor had closed everything");
     for (Soak.Result phase : phases) {
       StringBuilder faults = new StringBuilder();
       new TreeMap<>(phase.faults())
@@ -65,7 +65,8 @@ public record SoakReport(String version, List<Soak.Result> phases) {
       out.println("# " + phase.settings().processes() + " processes, episodes with:" + faults);
     }
     out.println(
-        "# what is in use: median of the samples' third quarter, of their last, the most growth");
+        "# in use: median of the third quarter of the samples, of the last one, and allowed"
+            + " growth");
     for (Soak.Result phase : phases) {
       new TreeMap<>(phase.growths())
           .forEach(
@@ -87,7 +88,7 @@ public record SoakReport(String version, List<Soak.Result> phases) {
                 + phase.settings().processes()
                 + " processes: fewer than "
                 + SoakGrowth.FEWEST
-                + " samples after the first minute, which tell nothing");
+                + " samples after the first minute, which prove nothing");
       }
       phase.texts().forEach(text -> out.println("# " + text));
       phase.leaks().forEach(text -> out.println("# " + text));

@@ -137,7 +137,7 @@ class ProgramsTest {
   void hyperCubeTakesPowersOfTwo() {
     Options options = options(3, 1).build();
     assertEquals(
-        "there are 3 ranks; hypercube takes a power of two of them",
+        "there are 3 ranks; hypercube needs a power of two",
         assertThrows(InvalidArgumentException.class, () -> run(new HyperCubeProgram(), options))
             .getMessage());
   }

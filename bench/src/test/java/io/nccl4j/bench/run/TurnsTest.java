@@ -175,7 +175,7 @@ class TurnsTest {
       Path other = Files.write(folder.resolve("other"), new byte[bytes]);
       InvalidArgumentException e =
           assertThrows(InvalidArgumentException.class, () -> TurnFile.open(other));
-      assertTrue(String.valueOf(e.getMessage()).contains("no file of turns"), e::toString);
+      assertTrue(String.valueOf(e.getMessage()).contains("not a file of turns"), e::toString);
     }
   }
 }
