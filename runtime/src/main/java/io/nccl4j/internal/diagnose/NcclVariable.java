@@ -90,11 +90,6 @@ record NcclVariable(
     return Collections.unmodifiableMap(ALL);
   }
 
-  /** Whether a release reads it. */
-  boolean isIn(int release) {
-    return release >= since && (removed == 0 || release < removed);
-  }
-
   /** Whether there is something to mind about a value. */
   boolean isDangerous(String value) {
     boolean isStandard = value.isEmpty() || value.equalsIgnoreCase(standard.split(",")[0].strip());

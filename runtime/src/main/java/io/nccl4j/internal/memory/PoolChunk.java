@@ -5,7 +5,6 @@ public abstract class PoolChunk {
   /** Its address range; under the pool's lock. */
   final RangeAllocator ranges;
 
-  private final long start;
   private final long bytes;
 
   /**
@@ -15,14 +14,8 @@ public abstract class PoolChunk {
    * @param bytes its size
    */
   protected PoolChunk(long start, long bytes) {
-    this.start = start;
     this.bytes = bytes;
     ranges = new RangeAllocator(start, start + bytes);
-  }
-
-  /** Its first byte, as the backend counts. */
-  public final long start() {
-    return start;
   }
 
   /** Its size. */

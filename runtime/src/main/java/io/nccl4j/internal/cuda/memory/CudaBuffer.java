@@ -41,7 +41,10 @@ public final class CudaBuffer implements BackendBuffer {
   }
 
   private final DeviceMemory device;
+
+  /** The allocated or wrapped buffer this one is a part of, or this one. */
   private final CudaBuffer root;
+
   private final MemoryBook.@Nullable Booking booking;
   private final MemoryPurpose purpose;
   private final @Nullable Runnable release;
@@ -159,11 +162,6 @@ public final class CudaBuffer implements BackendBuffer {
   /** The address as native calls take it. */
   public MemorySegment pointer() {
     return pointer;
-  }
-
-  /** The allocated or wrapped buffer this one is a part of, or this one. */
-  CudaBuffer root() {
-    return root;
   }
 
   @Override

@@ -30,7 +30,10 @@ public final class HostBuffer implements BackendBuffer {
 
   private final Device device;
   private final boolean shared;
+
+  /** The allocated or wrapped buffer this one is a part of, or this one. */
   private final HostBuffer root;
+
   private final HostHeap.@Nullable Block block;
   private MemorySegment segment;
   private long offset;
@@ -125,11 +128,6 @@ public final class HostBuffer implements BackendBuffer {
   /** Whether ranks in other processes can reach it. */
   public boolean isShared() {
     return shared;
-  }
-
-  /** The allocated or wrapped buffer this one is a part of, or this one. */
-  public HostBuffer root() {
-    return root;
   }
 
   @Override
