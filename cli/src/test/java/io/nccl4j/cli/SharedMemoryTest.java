@@ -119,7 +119,7 @@ class SharedMemoryTest {
   @EnumSource(names = {"SMALL", "READ_ONLY"})
   void hostDoesWithout(Shm shm) throws Exception {
     String line = "allreduce --backend host -b 8 -e 8M -f 1024 -n 2 --procs 2";
-    Result result = run(shm, Map.of(), ChildCommand.of(Main.class, List.of(line.split(" "))));
+    Result result = run(shm, Map.of(), Jvm.command(line));
     assertEquals(0, result.code, result::toString);
     assertTrue(result.out.contains("# Out of bounds values : 0 OK"), result::toString);
   }
@@ -146,8 +146,7 @@ class SharedMemoryTest {
   @EnumSource(names = {"READ_ONLY", "MISSING"})
   void ncclIsRefused(Shm shm) throws Exception {
     String line = "allreduce --backend cuda -b 8 -e 8 -n 1 --procs 2";
-    Result result =
-        run(shm, ncclWithoutPeers(), ChildCommand.of(Main.class, List.of(line.split(" "))));
+    Result result = run(shm, ncclWithoutPeers(), Jvm.command(line));
     assertEquals(3, result.code, result::toString);
     for (String words :
         switch (shm) {
