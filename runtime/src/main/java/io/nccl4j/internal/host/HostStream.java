@@ -77,6 +77,8 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
     throwIfFailed();
     if (capture == null && isFull()) {
       Progress.drive(this, firstRoom(), Long.MAX_VALUE);
+      // What comes next is under way while the caller submits.
+      Progress.takeSteps(this);
       throwIfFailed();
     }
   }

@@ -37,6 +37,10 @@ public final class LaneEngine extends Padded {
   private final long[] sent;
 
   private final long[] received;
+
+  /** Per peer: the last message it was seen to have acknowledged. */
+  private final long[] acknowledged;
+
   private final long[] chunksFilled;
   private final long[] chunksTaken;
   private final HostHeap.@Nullable Block[] bounce;
@@ -50,6 +54,7 @@ public final class LaneEngine extends Padded {
     own = Objects.requireNonNull(view.local(rank));
     sent = new long[nranks + LONGS];
     received = new long[nranks + LONGS];
+    acknowledged = new long[nranks + LONGS];
     chunksFilled = new long[nranks + LONGS];
     chunksTaken = new long[nranks + LONGS];
     bounce = new HostHeap.Block[nranks];
@@ -89,8 +94,7 @@ public final class LaneEngine extends Padded {
         view.heap.populate(control, rank, peer, 1);
       }
       w.position = 0;
-      long ack = control.getAcquire(control.ack(rank, peer));
-      if (w.seq - ack > Layout.LANE_SLOTS) {
+      if (!hasSlot(w.seq, peer)) {
         return Step.BLOCKED;
       }
       post(w, peer);
@@ -108,6 +112,17 @@ public final class LaneEngine extends Padded {
     }
     COUNTER.setRelease(sent, peer, w.seq);
     return Step.DONE;
+  }
+
+  /**
+   * Whether a slot is free. The peer's word is looked at only when what it last said is not enough.
+   */
+  private boolean hasSlot(long seq, int peer) {
+    if (seq - acknowledged[peer] <= Layout.LANE_SLOTS) {
+      return true;
+    }
+    acknowledged[peer] = control.getAcquire(control.ack(rank, peer));
+    return seq - acknowledged[peer] <= Layout.LANE_SLOTS;
   }
 
   private void post(EngineWork w, int peer) {

@@ -200,6 +200,17 @@ public final class Progress {
   }
 
   /** Takes what steps it can without waiting. */
+  public static void takeSteps(Driven stream) {
+    if (stream.hasPending() && stream.tryOwn()) {
+      try {
+        int ignored = stream.run(stream.tail());
+      } finally {
+        stream.disown();
+      }
+    }
+  }
+
+  /** The same, and looks whether a peer has failed. */
   public static void poke(Driven stream) {
     if (stream.hasPending() && stream.tryOwn()) {
       try {
