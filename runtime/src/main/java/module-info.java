@@ -3,6 +3,9 @@ module io.nccl4j.runtime {
   requires io.nccl4j.bindings;
   requires jdk.jfr;
   requires org.apache.logging.log4j;
+  requires static io.netty.buffer;
+  requires static io.netty.common;
+  requires static io.netty.transport;
   requires static transitive org.jspecify;
 
   exports io.nccl4j;
@@ -11,10 +14,13 @@ module io.nccl4j.runtime {
   exports io.nccl4j.memory;
 
   uses io.nccl4j.Provider;
+  uses io.nccl4j.internal.net.NetworkProvider;
   uses io.nccl4j.internal.spi.BackendProvider;
 
   provides io.nccl4j.Provider with
       io.nccl4j.internal.core.CoreProvider;
+  provides io.nccl4j.internal.net.NetworkProvider with
+      io.nccl4j.internal.net.netty.NettyProvider;
   provides io.nccl4j.internal.spi.BackendProvider with
       io.nccl4j.internal.cuda.CudaProvider,
       io.nccl4j.internal.host.HostProvider;

@@ -64,6 +64,10 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.diagnose..")
           .layer("liveness")
           .definedBy("io.nccl4j.internal.liveness..")
+          .layer("net")
+          .definedBy("io.nccl4j.internal.net")
+          .layer("net.netty")
+          .definedBy("io.nccl4j.internal.net.netty..")
           .layer("host.kernel")
           .definedBy("io.nccl4j.internal.host.kernel..", "io.nccl4j.internal.host.vector..")
           .layer("host.layout")
@@ -120,6 +124,10 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "api.diagnose", "machine", "spi", "bindings")
           .whereLayer("liveness")
           .mayOnlyAccessLayers("api", "spi", "bindings")
+          .whereLayer("net")
+          .mayOnlyAccessLayers("api", "spi")
+          .whereLayer("net.netty")
+          .mayOnlyAccessLayers("api", "net")
           .whereLayer("host.kernel")
           .mayOnlyAccessLayers("api", "spi", "bindings")
           .whereLayer("host.layout")
@@ -312,6 +320,7 @@ final class ArchitectureTest {
               "io.nccl4j.internal.bootstrap..",
               "io.nccl4j.internal.diagnose..",
               "io.nccl4j.internal.liveness..",
+              "io.nccl4j.internal.net..",
               "io.nccl4j.internal.host",
               "io.nccl4j.internal.host.kernel..",
               "io.nccl4j.internal.host.vector..",
@@ -365,6 +374,17 @@ final class ArchitectureTest {
           .should()
           .dependOnClassesThat()
           .resideInAnyPackage(GENERATED)
+          .allowEmptyShould(true);
+
+  /** It is optional: who links to it does not start without it. */
+  @ArchTest
+  static final ArchRule NETTY_ONLY_IN_ITS_NETWORK =
+      noClasses()
+          .that()
+          .resideOutsideOfPackage("io.nccl4j.internal.net.netty..")
+          .should()
+          .dependOnClassesThat()
+          .resideInAnyPackage("io.netty..", "io.nccl4j.internal.net.netty..")
           .allowEmptyShould(true);
 
   @ArchTest

@@ -1,0 +1,15 @@
+package io.nccl4j.internal.net;
+
+/** A job's way to other machines. Any thread may use it. */
+public interface Network extends AutoCloseable {
+  /**
+   * A new way in and out, which others reach by its {@link Port#address}.
+   *
+   * @throws io.nccl4j.SystemException if there is no free TCP port, no descriptor or no memory
+   */
+  Port newPort();
+
+  /** Gives back what it shares among its ports, which are closed before. */
+  @Override
+  void close();
+}

@@ -1,0 +1,112 @@
+package io.nccl4j.internal.net;
+
+import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A way into the network and out of it. At any time it belongs to one thread, its owner, which
+ * alone calls its methods; {@link PortCell} passes it on. No method waits: bytes move during {@link
+ * #send}, {@link #receive} and {@link #poll}.
+ *
+ * <p>A message has a tag of 64 bits, whose highest four are its <b>kind</b>. Messages of the kinds
+ * below {@link #DATA} are <b>small</b>: they may come at any time from any peer, and are handed to
+ * a {@link Landing}. The others are <b>data</b>: each goes straight to where a receive wants it,
+ * which must be there before the peer sends. Messages with one tag from one peer keep their order.
+ *
+ * <p>A peer that breaks these rules, or whose connection ends, has failed, for ever: what is asked
+ * of it then fails, other peers notice nothing.
+ */
+public interface Port extends AutoCloseable {
+  /** The lowest kind that is data. */
+  int DATA = 8;
+
+  /** Bits of a tag below its kind. */
+  int KIND_SHIFT = 60;
+
+  /** Most bytes of a small message. */
+  int SMALL_BYTES = 66 << 10;
+
+  /** Most bytes of {@link #address}. */
+  int ADDRESS_BYTES = 512;
+
+  /** Of a request: not done yet. */
+  int PENDING = 0;
+
+  /** Of a request: done. Of a send: the memory may be used again. */
+  int COMPLETE = 1;
+
+  /** Of a request: its peer has failed, see {@link #error}. */
+  int FAILED = 2;
+
+  /** No request: done at once. */
+  long NONE = 0;
+
+  /** What {@link #addPeer} needs to reach it; at most {@link #ADDRESS_BYTES}. */
+  byte[] address();
+
+  /**
+   * Gives a peer its number. It is connected to when something is sent to it; when both do that at
+   * once they agree on one connection.
+   *
+   * @param peer a small number that the caller chooses
+   * @param address of the peer's port
+   */
+  void addPeer(int peer, byte[] address);
+
+  /**
+   * Sends a message. Its memory must not change before the request is done.
+   *
+   * @return the request, or {@link #NONE} if the memory may be used again already
+   */
+  long send(int peer, long tag, MemorySegment memory, long offset, long bytes);
+
+  /**
+   * Says where data goes. Receives with one tag from one peer are filled in order.
+   *
+   * @param tag exactly that of the message
+   * @param bytes exactly as many as the message has
+   * @return the request
+   */
+  long receive(int peer, long tag, MemorySegment memory, long offset, long bytes);
+
+  /**
+   * How far a request is. Whoever hears that it is not {@link #PENDING} any more has given it back
+   * by that.
+   */
+  int state(long request);
+
+  /**
+   * Moves what can be moved.
+   *
+   * @param landing takes the small messages that have come
+   * @return how many messages came or were sent, whole or in part; 0 if nothing moved
+   */
+  int poll(Landing landing);
+
+  /** How many peers have failed; only grows. */
+  int failures();
+
+  /** Why a peer has failed; null if it has not. */
+  @Nullable String error(int peer);
+
+  /** Whether all that was sent has left this process. Moves on in {@link #poll}. */
+  boolean isFlushed();
+
+  /** Says farewell to its peers, to whom this is no failure, and gives everything back. */
+  @Override
+  void close();
+
+  /** The same without a word, as if the process had died. */
+  void abort();
+
+  /** Takes small messages. */
+  @FunctionalInterface
+  interface Landing {
+    /**
+     * A small message has come. The memory is its own until this returns.
+     *
+     * @param peer who sent it
+     */
+    void landed(int peer, long tag, MemorySegment memory, long offset, long bytes);
+  }
+}

@@ -1,0 +1,67 @@
+package io.nccl4j.internal.net;
+
+import io.nccl4j.internal.net.Port.Landing;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * A port and whose it is. Whoever waits for something from the network takes it, polls and gives it
+ * back; {@link NetworkDaemon} does so for ports that nobody has looked after.
+ */
+public final class PortCell {
+  private static final int FREE = 0;
+  private static final int OWNED = 1;
+
+  private final Port port;
+  private final Landing landing;
+  private final AtomicInteger owner = new AtomicInteger();
+
+  /** Whether it was polled since the daemon last looked. Polls are not counted, that is all. */
+  private volatile boolean polled;
+
+  /**
+   * A port that nobody owns.
+   *
+   * @param landing takes small messages, on the thread that polls
+   */
+  public PortCell(Port port, Landing landing) {
+    this.port = port;
+    this.landing = landing;
+  }
+
+  /** Makes the caller the owner if there is none. */
+  public boolean tryOwn() {
+    return owner.getPlain() == FREE && owner.compareAndSet(FREE, OWNED);
+  }
+
+  /** Ends that. */
+  public void disown() {
+    owner.setRelease(FREE);
+  }
+
+  /** The port, for its owner. */
+  public Port port() {
+    return port;
+  }
+
+  /** Moves what can be moved, by the owner; see {@link Port#poll}. */
+  public int poll() {
+    if (!polled) {
+      polled = true;
+    }
+    return port.poll(landing);
+  }
+
+  /** For the daemon: polls if nobody has since it asked last. */
+  boolean pollIfForgotten() {
+    boolean forgotten = !polled;
+    polled = false;
+    if (!forgotten || !tryOwn()) {
+      return false;
+    }
+    try {
+      return port.poll(landing) > 0;
+    } finally {
+      disown();
+    }
+  }
+}

@@ -1,0 +1,329 @@
+package io.nccl4j.internal.net.netty;
+
+import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.Port;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import java.nio.ByteBuffer;
+import java.util.Objects;
+import java.util.UUID;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
+
+/** A TCP connection: its handshake, then frames, each of which is taken apart as it comes. */
+final class Connection extends ChannelInboundHandlerAdapter {
+  /** What the other end says next. */
+  private enum Stage {
+    HELLO(Handshake.HELLO_BYTES),
+    CHALLENGE(Handshake.CHALLENGE_BYTES),
+    PROOF(Handshake.PROOF_BYTES),
+    VERDICT(Handshake.VERDICT_BYTES),
+    /** Nothing until it has heard the verdict. */
+    SILENCE(Integer.MAX_VALUE),
+    FRAMES(FrameBuffer.HEADER_BYTES),
+    NOTHING(Integer.MAX_VALUE);
+
+    private final int bytes;
+
+    Stage(int bytes) {
+      this.bytes = bytes;
+    }
+  }
+
+  private static final Logger LOG = LogManager.getLogger(Connection.class);
+
+  private final NettyPort port;
+  private final Channel channel;
+  private final Handshake handshake;
+  private final Destination destination = new Destination();
+  private final long since = System.nanoTime();
+  private final @Nullable Peer dialed;
+  private @Nullable Peer peer;
+  private @Nullable UUID from;
+  private @Nullable UUID proved;
+  private Stage stage;
+  private boolean hasLeft;
+
+  /**
+   * A connection that has said nothing yet.
+   *
+   * @param dialed whom this end has dialed; null if it was dialed
+   */
+  Connection(NettyPort port, Channel channel, NetworkConfig config, @Nullable Peer dialed) {
+    this.port = port;
+    this.channel = channel;
+    this.dialed = dialed;
+    handshake = new Handshake(config);
+    stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
+  }
+
+  Destination destination() {
+    return destination;
+  }
+
+  /** When it began, by {@link System#nanoTime}. */
+  long since() {
+    return since;
+  }
+
+  /** Whom this end has dialed. */
+  @Nullable Peer dialed() {
+    return dialed;
+  }
+
+  /** The port that the other end has proved to be, and that waits for a verdict. */
+  @Nullable UUID provedId() {
+    return proved;
+  }
+
+  // ---- handshake
+
+  @Override
+  public void channelActive(ChannelHandlerContext context) {
+    if (dialed != null) {
+      say(handshake.hello(port.id(), dialed.address.id()));
+    }
+  }
+
+  private void handshake(ByteBuf in) {
+    switch (stage) {
+      case HELLO -> {
+        from = handshake.hear(in, port.id());
+        if (from == null) {
+          LOG.debug("{} said no hello to this port", channel.remoteAddress());
+          drop();
+          return;
+        }
+        stage = Stage.PROOF;
+        say(handshake.challenge());
+      }
+      case CHALLENGE -> {
+        if (!handshake.acceptChallenge(in)) {
+          lose("what listens there does not know the secret of this job");
+          return;
+        }
+        stage = Stage.VERDICT;
+        say(handshake.proof());
+      }
+      case PROOF -> {
+        if (!handshake.acceptProof(in)) {
+          LOG.warn("{} does not know the secret of this job", channel.remoteAddress());
+          drop();
+          return;
+        }
+        proved = from;
+        stage = Stage.SILENCE;
+        port.proved(this, Objects.requireNonNull(proved));
+      }
+      case VERDICT -> hearVerdict(in.readLong());
+      default -> throw new IllegalStateException("no handshake any more");
+    }
+  }
+
+  private void hearVerdict(long verdict) {
+    Peer to = Objects.requireNonNull(dialed);
+    if (verdict == Handshake.TAKE_MINE) {
+      port.refused(this, to);
+    } else if (verdict == Handshake.WELCOME) {
+      peer = to;
+      stage = Stage.FRAMES;
+      port.opened(this, to);
+    } else {
+      lose("it gave no verdict");
+    }
+  }
+
+  /** This end accepts it, as the connection to {@code from}. */
+  void welcome(Peer other) {
+    peer = other;
+    proved = null;
+    stage = Stage.FRAMES;
+    say(verdict(Handshake.WELCOME));
+  }
+
+  /** This end has dialed as well, and that connection counts. */
+  void refuse() {
+    proved = null;
+    stage = Stage.NOTHING;
+    say(verdict(Handshake.TAKE_MINE));
+  }
+
+  private static byte[] verdict(long verdict) {
+    return ByteBuffer.allocate(Handshake.VERDICT_BYTES).putLong(verdict).array();
+  }
+
+  private void say(byte[] bytes) {
+    channel.writeAndFlush(Unpooled.wrappedBuffer(bytes), channel.voidPromise());
+  }
+
+  // ---- sending
+
+  /** Sends a frame and the data that follows it. */
+  void write(ByteBuf frame, @Nullable Transfer data) {
+    if (data == null) {
+      channel.writeAndFlush(frame, channel.voidPromise());
+      return;
+    }
+    channel.write(frame, channel.voidPromise());
+    ByteBuf rest = Unpooled.wrappedBuffer(data.rest(Long.MAX_VALUE).asByteBuffer());
+    channel
+        .writeAndFlush(rest)
+        .addListener(
+            written -> {
+              data.end(written.isSuccess() ? Port.COMPLETE : Port.FAILED);
+              port.moved();
+            });
+  }
+
+  /** Whether the system has taken all that was sent. */
+  boolean isFlushed() {
+    return channel.unsafe().outboundBuffer() == null || channel.unsafe().outboundBuffer().isEmpty();
+  }
+
+  /** Says that nothing follows. */
+  void bidFarewell() {
+    try (FrameBuffer last = new FrameBuffer(0)) {
+      channel.writeAndFlush(last.frame(0, 0, FrameBuffer.FAREWELL), channel.voidPromise());
+    }
+  }
+
+  // ---- receiving
+
+  @Override
+  public void channelRead(ChannelHandlerContext context, Object read) {
+    ByteBuf bytes = (ByteBuf) read;
+    try {
+      Transfer data = destination.data();
+      if (data != null) {
+        data.move(bytes.readableBytes());
+        port.moved();
+        if (data.left() == 0) {
+          destination.data(null);
+        }
+      } else {
+        takeApart(bytes);
+      }
+    } finally {
+      bytes.release();
+    }
+  }
+
+  private void takeApart(ByteBuf in) {
+    while (in.readableBytes() >= stage.bytes && destination.data() == null) {
+      if (stage != Stage.FRAMES) {
+        handshake(in);
+      } else if (!takeFrame(in, Objects.requireNonNull(peer))) {
+        return;
+      }
+    }
+  }
+
+  /** Takes the frame at the front; false if there is too little of it, or it breaks the rules. */
+  private boolean takeFrame(ByteBuf in, Peer sender) {
+    int start = in.readerIndex();
+    long tag = in.getLongLE(start);
+    int length = in.getIntLE(start + Long.BYTES);
+    int flags = in.getIntLE(start + Long.BYTES + Integer.BYTES);
+    int begin = start + FrameBuffer.HEADER_BYTES;
+    if (flags == FrameBuffer.FAREWELL) {
+      hasLeft = true;
+      port.left(sender);
+      return false;
+    }
+    if (flags != FrameBuffer.MESSAGE || length < 0) {
+      lose("it sent what is no message");
+      return false;
+    }
+    if (tag >>> Port.KIND_SHIFT >= Port.DATA) {
+      return takeData(in, sender, tag, length, begin);
+    }
+    if (length > Port.SMALL_BYTES) {
+      lose("it sent a small message of " + length + " bytes");
+      return false;
+    }
+    if (in.writerIndex() - begin < length) {
+      return false;
+    }
+    in.readerIndex(begin + length);
+    port.landed(sender, tag, destination.memory(), begin, length);
+    return true;
+  }
+
+  private boolean takeData(ByteBuf in, Peer sender, long tag, int length, int begin) {
+    Transfer data = sender.expected(tag);
+    if (data == null || data.bytes() != length) {
+      lose(
+          "it sent "
+              + length
+              + " bytes with tag "
+              + Long.toHexString(tag)
+              + (data == null ? ", which nothing waits for" : ", not " + data.bytes()));
+      if (data != null) {
+        data.end(Port.FAILED);
+      }
+      return false;
+    }
+    int there = Math.min(length, in.writerIndex() - begin);
+    in.readerIndex(begin + there);
+    data.take(destination.memory(), begin, there);
+    port.moved();
+    if (data.left() > 0) {
+      destination.data(data);
+    }
+    return true;
+  }
+
+  // ---- the end
+
+  @Override
+  public void channelInactive(ChannelHandlerContext context) {
+    lose("its connection has ended: its process died, or its machine is out of reach");
+  }
+
+  @Override
+  @SuppressWarnings("deprecation") // Of a handler in general, not of one for what comes.
+  public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+    lose("its connection is broken: " + cause.getMessage());
+  }
+
+  /** The connection is of no use any more, and so is the peer that depends on it. */
+  private void lose(String why) {
+    Transfer unfinished = destination.data();
+    if (unfinished != null) {
+      unfinished.end(Port.FAILED);
+    }
+    Peer lost = peer;
+    if (lost == null && dialed != null && dialed.dialing() == this) {
+      lost = dialed;
+    }
+    if (lost != null && !hasLeft) {
+      port.failed(lost, why);
+    }
+    drop();
+  }
+
+  /** Closes it; nobody hears of that. */
+  void drop() {
+    if (stage != Stage.NOTHING || channel.isOpen()) {
+      stage = Stage.NOTHING;
+      peer = null;
+      Transfer unfinished = destination.data();
+      if (unfinished != null) {
+        unfinished.end(Port.FAILED);
+        destination.data(null);
+      }
+      port.forget(this);
+      ChannelFuture ignored = channel.close();
+    }
+  }
+
+  @Override
+  public void handlerRemoved(ChannelHandlerContext context) {
+    destination.close();
+  }
+}

@@ -1,0 +1,134 @@
+package io.nccl4j.internal.net.netty;
+
+import io.nccl4j.internal.net.Port;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.ByteBufAllocator;
+import io.netty.buffer.Unpooled;
+import io.netty.channel.ChannelConfig;
+import io.netty.channel.RecvByteBufAllocator;
+import io.netty.util.UncheckedBooleanSupplier;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Where the next bytes of a connection are read to: straight to the memory that waits for data, or
+ * to a buffer for headers and small messages.
+ */
+final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.ExtendedHandle {
+  /** Holds the largest small message and some more. */
+  private static final int BUFFER_BYTES = 2 * Port.SMALL_BYTES;
+
+  /** As much as is read to the buffer at once: what follows a header may be data, to be copied. */
+  private static final int LOOK_BYTES = 16 << 10;
+
+  /** As much as is read straight to memory at once, which keeps it in a processor's cache. */
+  private static final int PART_BYTES = 256 << 10;
+
+  /** Reads in a row while there is more; then other connections have their turn. */
+  private static final int MOST_READS = 16;
+
+  private final ByteBuf buffer;
+  private final MemorySegment memory;
+  private @Nullable Transfer data;
+  private int attempted;
+  private int last;
+  private int reads;
+
+  Destination() {
+    ByteBuffer direct = ByteBuffer.allocateDirect(BUFFER_BYTES);
+    buffer = Unpooled.wrappedBuffer(direct).clear();
+    memory = MemorySegment.ofBuffer(direct);
+  }
+
+  /** What was read and not looked at yet. */
+  ByteBuf buffer() {
+    return buffer;
+  }
+
+  /** The buffer's memory, by the same indices. */
+  MemorySegment memory() {
+    return memory;
+  }
+
+  /** The data that is being read; null between messages. */
+  @Nullable Transfer data() {
+    return data;
+  }
+
+  /** What is read next belongs to {@code transfer}, or to no data. */
+  void data(@Nullable Transfer transfer) {
+    data = transfer;
+  }
+
+  void close() {
+    data = null;
+    buffer.release();
+  }
+
+  @Override
+  public ExtendedHandle newHandle() {
+    return this;
+  }
+
+  @Override
+  public ByteBuf allocate(ByteBufAllocator allocator) {
+    if (data != null) {
+      ByteBuf straight = Unpooled.wrappedBuffer(data.rest(PART_BYTES).asByteBuffer());
+      attempted = straight.capacity();
+      return straight.clear();
+    }
+    buffer.discardReadBytes();
+    attempted = Math.min(LOOK_BYTES, buffer.writableBytes());
+    return buffer.retain();
+  }
+
+  @Override
+  public int guess() {
+    return LOOK_BYTES;
+  }
+
+  @Override
+  public void reset(ChannelConfig config) {
+    reads = 0;
+    last = 0;
+  }
+
+  @Override
+  public void incMessagesRead(int count) {
+    reads += count;
+  }
+
+  @Override
+  public void lastBytesRead(int bytes) {
+    last = bytes;
+  }
+
+  @Override
+  public int lastBytesRead() {
+    return last;
+  }
+
+  @Override
+  public void attemptedBytesRead(int bytes) {
+    // It knows better.
+  }
+
+  @Override
+  public int attemptedBytesRead() {
+    return attempted;
+  }
+
+  @Override
+  public boolean continueReading() {
+    return last == attempted && reads < MOST_READS;
+  }
+
+  @Override
+  public boolean continueReading(UncheckedBooleanSupplier maybeMoreData) {
+    return continueReading();
+  }
+
+  @Override
+  public void readComplete() {}
+}

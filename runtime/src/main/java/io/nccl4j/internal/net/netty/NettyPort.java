@@ -1,0 +1,429 @@
+package io.nccl4j.internal.net.netty;
+
+import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.NetworkConfig.PortRange;
+import io.nccl4j.internal.net.Port;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.PooledByteBufAllocator;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import java.lang.foreign.MemorySegment;
+import java.net.InetSocketAddress;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.UUID;
+import org.jspecify.annotations.Nullable;
+
+/** A port on Netty: a listening socket, and a connection for each peer that it talks to. */
+final class NettyPort implements Port {
+  private static final int BACKLOG = 1024;
+
+  /** Messages up to this size are copied and go with their header in one piece. */
+  private static final int COPIED_BYTES = 8 << 10;
+
+  private static final Landing NOBODY =
+      (peer, tag, memory, offset, bytes) -> {
+        throw new IllegalStateException("a message has come outside of a poll");
+      };
+
+  private final UUID id = UUID.randomUUID();
+  private final NetworkConfig config;
+  private final OwnedLoop loop = new OwnedLoop();
+  private final Channel listener;
+  private final byte[] address;
+  private final List<@Nullable Peer> peers = new ArrayList<>();
+  private final List<Transfer> transfers = new ArrayList<>();
+  private final Deque<Transfer> free = new ArrayDeque<>();
+
+  /** Connections that are not proved yet, or wait until their peer has got a number. */
+  private final List<Connection> strangers = new ArrayList<>();
+
+  private final FrameBuffer outgoing = new FrameBuffer(COPIED_BYTES);
+  private Landing landing = NOBODY;
+  private int moved;
+  private int failures;
+  private boolean isClosed;
+
+  NettyPort(NetworkConfig config) {
+    this.config = config;
+    Channel bound = null;
+    try {
+      bound = listen(config.ports());
+      InetSocketAddress at = (InetSocketAddress) bound.localAddress();
+      address = new PortAddress(id, at).toBytes();
+      listener = bound;
+    } finally {
+      if (bound == null) {
+        loop.end();
+      }
+    }
+  }
+
+  private Channel listen(PortRange range) {
+    Throwable last = null;
+    for (int port = range.first(); port <= range.last(); port++) {
+      NioServerSocketChannel server = new NioServerSocketChannel();
+      server.config().setBacklog(BACKLOG);
+      server
+          .pipeline()
+          .addLast(
+              new ChannelInboundHandlerAdapter() {
+                @Override
+                public void channelRead(ChannelHandlerContext context, Object accepted) {
+                  adopt((NioSocketChannel) accepted, null);
+                }
+              });
+      ChannelFuture registered = loop.adopt(server);
+      ChannelFuture bound = server.bind(new InetSocketAddress(config.local(), port));
+      while (!registered.isDone() || !bound.isDone()) {
+        loop.run();
+      }
+      if (bound.isSuccess()) {
+        return server;
+      }
+      last = bound.cause();
+      server.close();
+      loop.run();
+    }
+    SystemErrorException failure =
+        new SystemErrorException(
+            "no network port can listen at "
+                + config.local().getHostAddress()
+                + ", TCP ports "
+                + range
+                + ": "
+                + (last == null ? "" : last.getMessage()),
+            "choose an address of this machine and ports that are free");
+    failure.initCause(last);
+    throw failure;
+  }
+
+  // ---- connections
+
+  /** Makes a channel one of this port's connections; {@code to} is null if it was dialed. */
+  private Connection adopt(NioSocketChannel channel, @Nullable Peer to) {
+    Connection connection = new Connection(this, channel, config, to);
+    channel.config().setOption(ChannelOption.TCP_NODELAY, true);
+    channel.config().setRecvByteBufAllocator(connection.destination());
+    channel.config().setAllocator(PooledByteBufAllocator.DEFAULT);
+    channel.pipeline().addLast(connection);
+    strangers.add(connection);
+    ChannelFuture ignored = loop.adopt(channel);
+    return connection;
+  }
+
+  private void dial(Peer peer) {
+    NioSocketChannel channel = new NioSocketChannel();
+    long timeout = config.connectTimeout().toMillis();
+    channel.config().setConnectTimeoutMillis((int) Math.min(timeout, Integer.MAX_VALUE));
+    Connection connection = adopt(channel, peer);
+    peer.dialing(connection);
+    channel
+        .connect(peer.address.socket())
+        .addListener(
+            done -> {
+              if (!done.isSuccess() && peer.dialing() == connection) {
+                failed(peer, "it can't be connected to: " + done.cause().getMessage());
+              }
+            });
+  }
+
+  UUID id() {
+    return id;
+  }
+
+  /** The connection's other end has proved that it is {@code from}; whether it is welcome now. */
+  void proved(Connection connection, UUID from) {
+    for (Peer peer : peers) {
+      if (peer != null && peer.address.id().equals(from)) {
+        settle(connection, peer);
+        return;
+      }
+    }
+    // It gets its number in a moment.
+  }
+
+  /** Both ends may have dialed: the connection of the port with the lower id counts. */
+  private void settle(Connection connection, Peer peer) {
+    if (peer.error() != null) {
+      connection.drop();
+    } else if (peer.open() != null
+        || peer.dialing() != null && id.compareTo(peer.address.id()) < 0) {
+      connection.refuse();
+    } else {
+      Connection mine = peer.dialing();
+      peer.dialing(null);
+      if (mine != null) {
+        mine.drop();
+      }
+      connection.welcome(peer);
+      opened(connection, peer);
+    }
+  }
+
+  void opened(Connection connection, Peer peer) {
+    strangers.remove(connection);
+    peer.opened(connection);
+  }
+
+  /** A connection has ended that no peer depends on. */
+  void forget(Connection connection) {
+    strangers.remove(connection);
+  }
+
+  /** The other end wants its own connection to be used. */
+  void refused(Connection connection, Peer peer) {
+    if (peer.dialing() == connection) {
+      peer.dialing(null);
+    }
+    connection.drop();
+  }
+
+  void failed(Peer peer, String why) {
+    if (peer.error() == null) {
+      failures++;
+      moved++;
+      peer.fail(why);
+    }
+  }
+
+  /** The peer closes its port. */
+  void left(Peer peer) {
+    moved++;
+    peer.fail("it has closed its port");
+  }
+
+  // ---- what comes
+
+  void landed(Peer peer, long tag, MemorySegment memory, long offset, long bytes) {
+    moved++;
+    landing.landed(peer.number, tag, memory, offset, bytes);
+  }
+
+  void moved() {
+    moved++;
+  }
+
+  // ---- Port
+
+  @Override
+  public byte[] address() {
+    return address.clone();
+  }
+
+  @Override
+  public void addPeer(int peer, byte[] peerAddress) {
+    own();
+    while (peers.size() <= peer) {
+      peers.add(null);
+    }
+    if (peers.get(peer) != null) {
+      throw new IllegalArgumentException("peer " + peer + " has an address already");
+    }
+    Peer added = new Peer(peer, PortAddress.of(peerAddress));
+    peers.set(peer, added);
+    for (Connection connection : List.copyOf(strangers)) {
+      if (added.address.id().equals(connection.provedId())) {
+        settle(connection, added);
+      }
+    }
+  }
+
+  @Override
+  public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
+    own();
+    checkLength(tag, bytes);
+    Peer to = peer(peer);
+    if (to.error() != null) {
+      return failedRequest();
+    }
+    if (to.open() == null && to.dialing() == null) {
+      dial(to);
+    }
+    if (bytes <= COPIED_BYTES) {
+      to.write(outgoing.frame(tag, memory, offset, (int) bytes), null);
+      return NONE;
+    }
+    ByteBuf frame = outgoing.frame(tag, (int) bytes, FrameBuffer.MESSAGE);
+    Transfer data = transfer();
+    long request = data.begin(tag, memory, offset, bytes);
+    to.write(frame, data);
+    return request;
+  }
+
+  @Override
+  public long receive(int peer, long tag, MemorySegment memory, long offset, long bytes) {
+    own();
+    if (tag >>> KIND_SHIFT < DATA) {
+      throw new IllegalArgumentException("small messages are not received but landed");
+    }
+    checkLength(tag, bytes);
+    Peer from = peer(peer);
+    if (from.error() != null) {
+      return failedRequest();
+    }
+    Transfer data = transfer();
+    long request = data.begin(tag, memory, offset, bytes);
+    from.expect(data);
+    return request;
+  }
+
+  private static void checkLength(long tag, long bytes) {
+    long most = tag >>> KIND_SHIFT < DATA ? SMALL_BYTES : Integer.MAX_VALUE;
+    if (bytes < 0 || bytes > most) {
+      throw new IllegalArgumentException(bytes + " bytes; a message of this kind has 0 to " + most);
+    }
+  }
+
+  private Peer peer(int number) {
+    Peer peer = number < 0 || number >= peers.size() ? null : peers.get(number);
+    if (peer == null) {
+      throw new InvalidArgumentException("there is no peer " + number, "add it first");
+    }
+    return peer;
+  }
+
+  private Transfer transfer() {
+    Transfer again = free.poll();
+    if (again != null) {
+      return again;
+    }
+    Transfer another = new Transfer(transfers.size());
+    transfers.add(another);
+    return another;
+  }
+
+  private long failedRequest() {
+    Transfer never = transfer();
+    long request = never.begin(0, MemorySegment.NULL, 0, 0);
+    never.end(FAILED);
+    return request;
+  }
+
+  @Override
+  public int state(long request) {
+    if (request == NONE) {
+      return COMPLETE;
+    }
+    Transfer transfer = transfers.get(Transfer.indexOf(request));
+    if (!transfer.is(request)) {
+      throw new IllegalArgumentException("that request was given back");
+    }
+    int state = transfer.state();
+    if (state != PENDING) {
+      transfer.retire();
+      free.push(transfer);
+    }
+    return state;
+  }
+
+  @Override
+  public int poll(Landing to) {
+    own();
+    moved = 0;
+    landing = to;
+    try {
+      loop.run();
+      if (!strangers.isEmpty()) {
+        dropLate();
+      }
+    } finally {
+      landing = NOBODY;
+    }
+    return moved;
+  }
+
+  /** Ends connections whose other end takes too long to prove itself. */
+  private void dropLate() {
+    long now = System.nanoTime();
+    for (Connection connection : List.copyOf(strangers)) {
+      if (now - connection.since() > config.connectTimeout().toNanos()) {
+        Peer dialed = connection.dialed();
+        if (dialed != null && dialed.dialing() == connection) {
+          failed(dialed, "it did not answer within " + config.connectTimeout().toMillis() + " ms");
+        }
+        connection.drop();
+      }
+    }
+  }
+
+  @Override
+  public int failures() {
+    return failures;
+  }
+
+  @Override
+  public @Nullable String error(int peer) {
+    return peer(peer).error();
+  }
+
+  @Override
+  public boolean isFlushed() {
+    for (Peer peer : peers) {
+      if (peer != null && peer.error() == null) {
+        Connection open = peer.open();
+        if (peer.hasWaiting() || open != null && !open.isFlushed()) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public void close() {
+    end(true);
+  }
+
+  @Override
+  public void abort() {
+    end(false);
+  }
+
+  private void end(boolean farewell) {
+    if (isClosed) {
+      return;
+    }
+    own();
+    isClosed = true;
+    for (Peer peer : peers) {
+      if (peer != null && peer.error() == null) {
+        Connection open = peer.open();
+        if (open != null && farewell) {
+          open.bidFarewell();
+        }
+        peer.fail("this port is closed");
+      }
+    }
+    for (Connection connection : List.copyOf(strangers)) {
+      connection.drop();
+    }
+    ChannelFuture ignored = listener.close();
+    loop.run();
+    loop.end();
+    outgoing.close();
+  }
+
+  /** The calling thread owns the port. */
+  private void own() {
+    if (isClosed) {
+      throw new InvalidUsageException("the port is closed", "use it before it is closed");
+    }
+    loop.own();
+  }
+
+  @Override
+  public String toString() {
+    return "port " + id;
+  }
+}
