@@ -92,7 +92,10 @@ public interface Port extends AutoCloseable {
   /** Whether all that was sent has left this process. Moves on in {@link #poll}. */
   boolean isFlushed();
 
-  /** Says farewell to its peers, to whom this is no failure, and gives everything back. */
+  /**
+   * Says farewell to its peers, to whom this is no failure, and gives everything back. What is not
+   * flushed is lost, and so is what peers still send; they take that for a failure.
+   */
   @Override
   void close();
 

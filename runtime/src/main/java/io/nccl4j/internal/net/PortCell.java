@@ -15,7 +15,7 @@ public final class PortCell {
   private final Landing landing;
   private final AtomicInteger owner = new AtomicInteger();
 
-  /** Whether it was polled since the daemon last looked. Polls are not counted, that is all. */
+  /** Whether it was polled since the daemon last looked. */
   private volatile boolean polled;
 
   /**
@@ -33,7 +33,7 @@ public final class PortCell {
     return owner.getPlain() == FREE && owner.compareAndSet(FREE, OWNED);
   }
 
-  /** Ends that. */
+  /** Ends that. Whoever closes the port never does. */
   public void disown() {
     owner.setRelease(FREE);
   }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
+import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
 import java.io.IOException;
@@ -214,6 +215,48 @@ final class NettyPortTest extends PortContract {
         }
       }
     }
+  }
+
+  /** Netty is optional: without it, whoever wants a network hears what to add. */
+  @Test
+  void nettyMayBeMissing() throws Exception {
+    ClassLoader without =
+        new ClassLoader(getClass().getClassLoader()) {
+          @Override
+          protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            if (name.startsWith("io.netty.")) {
+              throw new ClassNotFoundException(name);
+            }
+            if (!name.startsWith("io.nccl4j.internal.net.netty.")) {
+              return super.loadClass(name, resolve);
+            }
+            Class<?> loaded = findLoadedClass(name);
+            return loaded == null ? define(name) : loaded;
+          }
+
+          private Class<?> define(String name) throws ClassNotFoundException {
+            String file = name.replace('.', '/') + ".class";
+            try (InputStream in = getParent().getResourceAsStream(file)) {
+              byte[] bytes = in.readAllBytes();
+              return defineClass(name, bytes, 0, bytes.length);
+            } catch (IOException e) {
+              throw new ClassNotFoundException(name, e);
+            }
+          }
+        };
+    NetworkProvider provider =
+        (NetworkProvider)
+            without
+                .loadClass("io.nccl4j.internal.net.netty.NettyProvider")
+                .getConstructor()
+                .newInstance();
+    assertEquals("netty", provider.name());
+    NetworkConfig config =
+        new NetworkConfig(
+            JOB, SECRET, InetAddress.getLoopbackAddress(), PortRange.ANY, Duration.ofSeconds(1));
+    BackendUnavailableException missing =
+        assertThrows(BackendUnavailableException.class, () -> provider.open(config));
+    assertTrue(missing.getMessage().contains("io.netty:netty-transport"), missing.getMessage());
   }
 
   @Test

@@ -48,6 +48,9 @@ final class NettyPort implements Port {
   /** Connections that are not proved yet, or wait until their peer has got a number. */
   private final List<Connection> strangers = new ArrayList<>();
 
+  /** Peers that will connect themselves, since both ends have dialed. */
+  private final List<Peer> promises = new ArrayList<>();
+
   private final FrameBuffer outgoing = new FrameBuffer(COPIED_BYTES);
   private Landing landing = NOBODY;
   private int moved;
@@ -184,7 +187,8 @@ final class NettyPort implements Port {
   /** The other end wants its own connection to be used. */
   void refused(Connection connection, Peer peer) {
     if (peer.dialing() == connection) {
-      peer.dialing(null);
+      peer.promises();
+      promises.add(peer);
     }
     connection.drop();
   }
@@ -247,7 +251,7 @@ final class NettyPort implements Port {
     if (to.error() != null) {
       return failedRequest();
     }
-    if (to.open() == null && to.dialing() == null) {
+    if (!to.isConnected()) {
       dial(to);
     }
     if (bytes <= COPIED_BYTES) {
@@ -334,7 +338,7 @@ final class NettyPort implements Port {
     landing = to;
     try {
       loop.run();
-      if (!strangers.isEmpty()) {
+      if (!strangers.isEmpty() || !promises.isEmpty()) {
         dropLate();
       }
     } finally {
@@ -343,16 +347,23 @@ final class NettyPort implements Port {
     return moved;
   }
 
-  /** Ends connections whose other end takes too long to prove itself. */
+  /** Ends connections whose other end takes too long to prove itself, or to come at all. */
   private void dropLate() {
     long now = System.nanoTime();
+    long timeout = config.connectTimeout().toNanos();
     for (Connection connection : List.copyOf(strangers)) {
-      if (now - connection.since() > config.connectTimeout().toNanos()) {
+      if (now - connection.since() > timeout) {
         Peer dialed = connection.dialed();
         if (dialed != null && dialed.dialing() == connection) {
           failed(dialed, "it did not answer within " + config.connectTimeout().toMillis() + " ms");
         }
         connection.drop();
+      }
+    }
+    promises.removeIf(peer -> peer.open() != null || peer.error() != null);
+    for (Peer peer : List.copyOf(promises)) {
+      if (peer.isLate(now, timeout)) {
+        failed(peer, "it did not connect within " + config.connectTimeout().toMillis() + " ms");
       }
     }
   }

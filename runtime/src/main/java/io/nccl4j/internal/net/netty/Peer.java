@@ -19,6 +19,10 @@ final class Peer {
   private final List<Transfer> receives = new ArrayList<>();
   private @Nullable Connection open;
   private @Nullable Connection dialing;
+
+  /** When it said that it would connect itself, by {@link System#nanoTime}; 0 if it has not. */
+  private long promised;
+
   private @Nullable String error;
 
   Peer(int number, PortAddress address) {
@@ -42,10 +46,27 @@ final class Peer {
     dialing = connection;
   }
 
+  /** It dials, too, and that connection will be used. */
+  void promises() {
+    dialing = null;
+    promised = System.nanoTime();
+  }
+
+  /** Whether it has not connected for so long although it promised to. */
+  boolean isLate(long now, long nanos) {
+    return promised != 0 && open == null && error == null && now - promised > nanos;
+  }
+
+  /** Whether a connection is there, or on its way. */
+  boolean isConnected() {
+    return open != null || dialing != null || promised != 0;
+  }
+
   /** Has a connection from now on, and sends what waited for it. */
   void opened(Connection connection) {
     open = connection;
     dialing = null;
+    promised = 0;
     for (Waiting next = waiting.poll(); next != null; next = waiting.poll()) {
       connection.write(next.frame, next.data);
     }
