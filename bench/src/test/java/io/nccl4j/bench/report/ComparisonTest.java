@@ -281,7 +281,7 @@ class ComparisonTest {
   @Test
   void whatTheSameCanHideIsSaid() {
     Comparison noisy = Comparison.of(runs(6, 1, 0.2, 0.05), runs(6, 1, 0.2, 0.05), RULES);
-    assertTrue(String.valueOf(noisy.advice()).startsWith("'same' can hide up to "));
+    assertTrue(String.valueOf(noisy.advice()).startsWith("'same' can hide a difference of up to "));
     Comparison calm = Comparison.of(runs(6, 1, 0.001, 0.001), runs(6, 1, 0.001, 0.001), RULES);
     assertNull(calm.advice());
   }
