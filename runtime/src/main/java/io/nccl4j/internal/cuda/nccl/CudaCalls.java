@@ -52,7 +52,7 @@ public final class CudaCalls {
   /** As the other form, within {@code timeout}; the call is made on a thread of its own. */
   public void run(String what, Duration timeout, Call call) {
     String of = what + " of communicator " + rank.name();
-    MemorySegment handle = handle(of);
+    handle(of);
     Gpu gpu = rank.memory().gpu();
     gpu.prepare();
     try {
@@ -60,11 +60,12 @@ public final class CudaCalls {
           "nccl4j-" + of,
           () -> {
             try (Gpu.Scope ignored = gpu.enter()) {
-              NcclResults.check(call.run(handle), of);
+              // Asked again: it may have been aborted before the thread came to this.
+              NcclResults.check(call.run(handle(of)), of);
             }
           },
           timeout,
-          new Wait(health, of, timeout));
+          new Wait(rank.handle(), health, of, timeout));
     } catch (InvalidArgumentException e) {
       throw e;
     } catch (NcclException e) {
@@ -83,7 +84,13 @@ public final class CudaCalls {
   }
 
   /** A call on a communicator, which fails when nobody waits for the call any more. */
-  private record Wait(CudaHealth health, String of, Duration timeout) implements Patiently.Wait {
+  private record Wait(NcclHandle handle, CudaHealth health, String of, Duration timeout)
+      implements Patiently.Wait {
+    @Override
+    public void callIsMadeBy(Thread thread) {
+      handle.setCalling(thread);
+    }
+
     @Override
     public @Nullable NcclException over() {
       NcclException cause = health.failure();

@@ -33,6 +33,7 @@ public final class NcclHandle {
 
   private @Nullable MemorySegment out;
   private volatile @Nullable Thread ending;
+  private volatile @Nullable Thread calling;
 
   /** Whether NCCL may go on in the background with what it was asked for last. */
   private volatile boolean busy;
@@ -94,6 +95,14 @@ public final class NcclHandle {
     }
     guard.leave();
     return false;
+  }
+
+  /**
+   * A thread makes a call that may last longer than its caller waits, and writes to memory of this.
+   * There is one such call at a time.
+   */
+  void setCalling(Thread thread) {
+    calling = thread;
   }
 
   /** What NCCL says of what it does in the background; asks it. */
@@ -197,7 +206,7 @@ public final class NcclHandle {
    */
   public void awaitEnd(@Nullable Thread releasing) {
     try {
-      if (hasEnded(releasing) && hasEnded(ending)) {
+      if (hasEnded(releasing) && hasEnded(ending) && hasEnded(calling)) {
         arena.close();
       } else {
         LOG.warn(

@@ -19,6 +19,9 @@ final class Patiently {
 
   /** What ends the wait for the call. */
   interface Wait {
+    /** The thread that makes the call has started. */
+    default void callIsMadeBy(Thread thread) {}
+
     /** Asked again and again: why there is nothing to wait for any more; null otherwise. */
     @Nullable NcclException over();
 
@@ -60,6 +63,7 @@ final class Patiently {
                     thrown.set(e);
                   }
                 });
+    wait.callIsMadeBy(thread);
     try {
       NcclException e = await(thread, timeout, wait);
       if (e != null) {
