@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.io.File;
 import java.io.IOException;
 import java.io.StringWriter;
@@ -110,7 +111,10 @@ final class ReadmeExampleTest {
     compile(List.of(source), "-cp", classPath);
     List<String> command = java();
     command.add("--enable-native-access=ALL-UNNAMED");
-    command.addAll(List.of("-cp", folder + File.pathSeparator + classPath, program.name));
+    // What is archived must come first.
+    command.addAll(ChildJvm.classPath());
+    command.addLast(command.removeLast() + File.pathSeparator + folder);
+    command.add(program.name);
     assertEquals(program.output.strip(), run(command).strip());
   }
 

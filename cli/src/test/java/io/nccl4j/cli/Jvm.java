@@ -1,5 +1,6 @@
 package io.nccl4j.cli;
 
+import io.nccl4j.internal.bootstrap.ChildClassPath;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -11,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 /** A command line in a JVM of its own. */
 record Jvm(Process process, Path out, Path err) implements AutoCloseable {
   private static final long SECONDS = 60;
+  private static final String TRAINING = "allreduce --backend host -t 2 -b 8 -e 128 -f 4 -n 5 -w 0";
 
   static Jvm start(Path folder, String name, Map<String, String> environment, String line)
       throws IOException {
@@ -30,6 +32,12 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
     // vectors are objects without it.
     command.removeIf(word -> word.contains("jdk.incubator.vector"));
     command.addAll(1, List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"));
+    int classPath = command.indexOf("-cp");
+    List<String> training = new ArrayList<>(command.subList(1, classPath));
+    training.add(Main.class.getName());
+    training.addAll(List.of(TRAINING.split(" ")));
+    command.subList(classPath, classPath + 2).clear();
+    command.addAll(classPath, ChildClassPath.options(training, ""));
     return command;
   }
 
@@ -67,6 +75,20 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
 
   List<String> outLines() throws IOException {
     return Files.readAllLines(out);
+  }
+
+  /** The lines of the output that are no comments. */
+  List<String> rows() throws IOException {
+    return outLines().stream().filter(line -> !line.startsWith("#")).toList();
+  }
+
+  /** Its output and its standard error, for a message. */
+  String said() {
+    try {
+      return Files.readString(out) + Files.readString(err);
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
   }
 
   /** The lines of the standard error, without what the JVM itself says. */

@@ -2,8 +2,8 @@ package io.nccl4j.conformance;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
@@ -51,17 +51,10 @@ final class ProcessRanks {
       }
     }
     command.add("-Dnccl4j.test.seed=" + TestBackend.SEED);
-    command.addAll(List.of("-cp", absoluteClassPath(), main.getName()));
+    command.addAll(ChildJvm.classPath());
+    command.add(main.getName());
     command.addAll(List.of(arguments));
     return new ProcessBuilder(command).redirectErrorStream(true);
-  }
-
-  private static String absoluteClassPath() {
-    List<String> entries = new ArrayList<>();
-    for (String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
-      entries.add(Path.of(entry).toAbsolutePath().toString());
-    }
-    return String.join(File.pathSeparator, entries);
   }
 
   /**

@@ -23,6 +23,8 @@ public final class ChildJvm implements AutoCloseable {
   private static final String END = "<end>";
   private static final int SIGCONT = 18;
   private static final int SIGSTOP = 19;
+  private static final String NATIVE = "--enable-native-access=ALL-UNNAMED";
+  private static final List<String> FRUGAL = List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1");
 
   private final Process process;
   private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
@@ -35,14 +37,13 @@ public final class ChildJvm implements AutoCloseable {
 
   /** Starts a main class with native access. */
   public static ChildJvm start(Class<?> main, Object... arguments) {
-    return start(List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+    return start(List.of(NATIVE), main, arguments);
   }
 
   /** Starts a main class with native access and these variables. */
   public static ChildJvm start(
       Map<String, String> environment, Class<?> main, Object... arguments) {
-    return start(
-        List.of(), environment, List.of("--enable-native-access=ALL-UNNAMED"), main, arguments);
+    return start(List.of(), environment, List.of(NATIVE), main, arguments);
   }
 
   /** Starts a main class with native access in a shell that has run a command before. */
@@ -50,7 +51,7 @@ public final class ChildJvm implements AutoCloseable {
     return start(
         List.of("bash", "-c", shell + "; exec \"$@\"", "bash"),
         Map.of(),
-        List.of("--enable-native-access=ALL-UNNAMED"),
+        List.of(NATIVE),
         main,
         arguments);
   }
@@ -68,9 +69,11 @@ public final class ChildJvm implements AutoCloseable {
       Object... arguments) {
     List<String> command = new ArrayList<>(wrapper);
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-    command.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
+    command.add("-Xmx128m");
+    command.addAll(FRUGAL);
     command.addAll(options);
-    command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+    command.addAll(classPath());
+    command.add(main.getName());
     for (Object argument : arguments) {
       command.add(argument.toString());
     }
@@ -81,6 +84,13 @@ public final class ChildJvm implements AutoCloseable {
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+  }
+
+  /** The options for the class path of a child with the serial collector. */
+  public static List<String> classPath() {
+    List<String> training = new ArrayList<>(FRUGAL);
+    training.addAll(List.of(NATIVE, "io.nccl4j.internal.host.RankMain"));
+    return ChildClassPath.options(training, "threads\nexit\n");
   }
 
   private void read() {

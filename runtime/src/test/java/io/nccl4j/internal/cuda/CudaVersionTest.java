@@ -3,6 +3,7 @@ package io.nccl4j.internal.cuda;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -28,7 +29,7 @@ class CudaVersionTest {
     command.add("-Dnccl4j.cuda.library=" + standIn.cuda());
     command.add("-Dnccl4j.nccl.library=" + standIn.nccl());
     command.addAll(List.of(options));
-    command.addAll(List.of("-cp", System.getProperty("java.class.path")));
+    command.addAll(ChildJvm.classPath());
     command.addAll(List.of(CudaVersionMain.class.getName(), Integer.toString(version)));
     ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
     builder.environment().putAll(environment);

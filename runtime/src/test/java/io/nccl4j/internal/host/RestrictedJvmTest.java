@@ -15,6 +15,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -41,7 +42,8 @@ class RestrictedJvmTest {
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"));
     command.addAll(options);
-    command.addAll(List.of("-cp", System.getProperty("java.class.path"), Child.class.getName()));
+    command.addAll(ChildJvm.classPath());
+    command.add(Child.class.getName());
     command.addAll(List.of(arguments));
     ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
     builder.environment().put(ID, id);
