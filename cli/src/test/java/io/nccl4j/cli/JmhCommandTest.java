@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -30,23 +29,15 @@ class JmhCommandTest {
             + " -rf json -rff "
             + file;
     try (Jvm jvm = Jvm.start(folder, "jmh", Map.of(), line)) {
-      assertEquals(0, jvm.await(), () -> read(jvm));
+      assertEquals(0, jvm.await(), jvm::said);
       JsonNode results = new ObjectMapper().readTree(file.toFile());
-      assertEquals(1, results.size(), () -> read(jvm));
+      assertEquals(1, results.size(), jvm::said);
       JsonNode result = results.get(0);
       assertEquals("io.nccl4j.jmh.LatencyBenchmark.latency", result.get("benchmark").textValue());
       assertEquals("ALL_REDUCE", result.at("/params/operation").textValue());
       assertEquals("8", result.at("/params/bytes").textValue());
       assertEquals("ns/op", result.at("/primaryMetric/scoreUnit").textValue());
       assertTrue(result.at("/primaryMetric/score").doubleValue() > 0);
-    }
-  }
-
-  private static String read(Jvm jvm) {
-    try {
-      return Files.readString(jvm.out()) + Files.readString(jvm.err());
-    } catch (IOException e) {
-      throw new AssertionError(e);
     }
   }
 

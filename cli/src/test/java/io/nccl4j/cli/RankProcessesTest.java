@@ -20,6 +20,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Runs of several processes on the host backend. */
+@Tag("parallel")
 @Tag("process")
 @Timeout(240)
 class RankProcessesTest {
@@ -34,13 +35,9 @@ class RankProcessesTest {
     return Jvm.start(folder, "parent", Map.of(), line);
   }
 
-  private static List<String> rows(Jvm jvm) throws IOException {
-    return jvm.outLines().stream().filter(line -> !line.startsWith("#")).toList();
-  }
-
   private static void checkTable(Jvm jvm, int ranks) throws IOException {
-    assertEquals(3, rows(jvm).size(), jvm.outLines().toString());
-    assertEquals("0", rows(jvm).getLast().strip().split(" +")[12]);
+    assertEquals(3, jvm.rows().size(), jvm.outLines().toString());
+    assertEquals("0", jvm.rows().getLast().strip().split(" +")[12]);
     assertEquals(
         ranks, jvm.outLines().stream().filter(line -> line.startsWith("#  Rank ")).count());
     assertTrue(jvm.outLines().contains("# Out of bounds values : 0 OK"));
@@ -62,42 +59,9 @@ class RankProcessesTest {
   @Test
   void selfTestsRunInProcesses() throws Exception {
     try (Jvm parent = start("selftest fifo-leak -n 200 --procs 2")) {
-      assertEquals(0, parent.await(), () -> read(parent.out()) + read(parent.err()));
-      assertEquals(3, rows(parent).size(), parent.outLines().toString());
+      assertEquals(0, parent.await(), parent::said);
+      assertEquals(3, parent.rows().size(), parent.outLines().toString());
       assertEquals("# OK: nothing is lost", parent.outLines().getLast());
-    }
-  }
-
-  /**
-   * One pair with and one without: whatever the machine does, the code of an allReduce takes long
-   * to load and compile, and none of that is left after a warm-up.
-   */
-  @Test
-  void theFirstCallAfterAWarmUpIsFast() throws Exception {
-    Path json = folder.resolve("first.json");
-    try (Jvm parent = start("selftest first-call --pairs 1 -J " + json)) {
-      parent.await();
-      List<String> rows = rows(parent);
-      assertEquals(2, rows.size(), () -> read(parent.out()) + read(parent.err()));
-      assertTrue(rows.getFirst().startsWith(" sendrecv "), rows::toString);
-      String[] allReduce = rows.getLast().strip().split(" +");
-      assertEquals("allreduce", allReduce[0]);
-      double cold = Double.parseDouble(allReduce[3]);
-      double warm = Double.parseDouble(allReduce[5]);
-      assertTrue(warm * 5 <= cold, "warm " + warm + " us, cold " + cold + " us");
-      assertTrue(Files.readString(json).contains("\"goal_us\""), () -> read(json));
-    }
-  }
-
-  /** The goal itself; it takes a machine that does nothing else. */
-  @Tag("long")
-  @Test
-  @Timeout(1800)
-  void theFirstCallAfterAWarmUpMeetsItsGoal() throws Exception {
-    Path json = folder.resolve("first.json");
-    try (Jvm parent = start("selftest first-call -J " + json)) {
-      assertEquals(0, parent.process().waitFor());
-      assertFalse(Files.readString(json).contains("\"goal_met\" : false"), () -> read(json));
     }
   }
 

@@ -8,12 +8,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.nccl4j.internal.cuda.StandIn;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -21,6 +21,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Commands on the cuda backend, over stand-ins for NVIDIA's libraries, in JVMs of their own. */
+@Tag("parallel")
 @Timeout(600)
 class StandInTest {
   @TempDir Path folder;
@@ -41,14 +42,6 @@ class StandInTest {
     return Jvm.start(folder, "run", environment, line);
   }
 
-  private static String read(Jvm jvm) {
-    try {
-      return Files.readString(jvm.out()) + Files.readString(jvm.err());
-    } catch (IOException e) {
-      throw new AssertionError(e);
-    }
-  }
-
   @ParameterizedTest
   @ValueSource(
       strings = {
@@ -59,16 +52,16 @@ class StandInTest {
       })
   void measures(String command) throws Exception {
     try (Jvm jvm = start(Map.of(), command + " -b 8 -e 4K -f 512 -n 3")) {
-      assertEquals(0, jvm.await(), () -> read(jvm));
-      List<String> rows = jvm.outLines().stream().filter(l -> !l.startsWith("#")).toList();
-      assertEquals(2, rows.size(), () -> read(jvm));
+      assertEquals(0, jvm.await(), jvm::said);
+      List<String> rows = jvm.rows();
+      assertEquals(2, rows.size(), jvm::said);
       rows.forEach(row -> assertEquals("0", row.strip().split(" +")[8], row));
       assertEquals(
           2,
           jvm.outLines().stream()
               .filter(l -> l.matches(".*\\[0000:1[01]:00] NVIDIA Stand-in.*"))
               .count());
-      assertTrue(jvm.outLines().contains("# Out of bounds values : 0 OK"), () -> read(jvm));
+      assertTrue(jvm.outLines().contains("# Out of bounds values : 0 OK"), jvm::said);
     }
   }
 
@@ -76,7 +69,7 @@ class StandInTest {
   @Test
   void memoryIsMeasured() throws Exception {
     try (Jvm jvm = start(Map.of(), "memory --measure -t 2")) {
-      assertEquals(0, jvm.await(), () -> read(jvm));
+      assertEquals(0, jvm.await(), jvm::said);
       String out = String.join("\n", jvm.outLines());
       assertTrue(out.startsWith("predicted memory of one rank of 2 on cuda\n"), out);
       assertTrue(out.contains("after the first allReduces"), out);
@@ -89,17 +82,17 @@ class StandInTest {
   void moreRanksThanGpusAreRefusedWithTheRemedy() throws Exception {
     Map<String, String> one = Map.of("STANDIN_CUDA_DEVICES", "1");
     try (Jvm jvm = start(one, "allreduce --backend cuda -t 2 -b 8 -e 8")) {
-      assertEquals(3, jvm.await(), () -> read(jvm));
-      assertTrue(read(jvm).contains("NCCL_MULTI_RANK_GPU_ENABLE=1"), () -> read(jvm));
+      assertEquals(3, jvm.await(), jvm::said);
+      assertTrue(jvm.said().contains("NCCL_MULTI_RANK_GPU_ENABLE=1"), jvm::said);
     }
   }
 
   @Test
   void infoSaysWhatIsThere() throws Exception {
     try (Jvm jvm = start(Map.of("STANDIN_CUDA_MULTICAST", "0"), "info --json")) {
-      assertEquals(0, jvm.await(), () -> read(jvm));
+      assertEquals(0, jvm.await(), jvm::said);
       JsonNode cuda = new ObjectMapper().readTree(jvm.out().toFile()).at("/backends/1");
-      assertTrue(cuda.get("usable").booleanValue(), () -> read(jvm));
+      assertTrue(cuda.get("usable").booleanValue(), jvm::said);
       assertEquals("2.30.7", cuda.at("/libraries/0/version").textValue());
       assertEquals("setting NCCL4J_NCCL_LIBRARY", cuda.at("/libraries/0/found_by").textValue());
       assertEquals(libraries.cuda().toString(), cuda.at("/libraries/1/path").textValue());
@@ -118,7 +111,7 @@ class StandInTest {
   void infoSaysWhatAnOldLibraryLacks() throws Exception {
     String old = StandIn.require(StandIn.NCCL_2_19).nccl().toString();
     try (Jvm jvm = start(Map.of("NCCL4J_NCCL_LIBRARY", old), "info --json --backend cuda")) {
-      assertEquals(0, jvm.await(), () -> read(jvm));
+      assertEquals(0, jvm.await(), jvm::said);
       JsonNode cuda = new ObjectMapper().readTree(jvm.out().toFile()).at("/backends/0");
       assertTrue(feature(cuda, "split").get("present").booleanValue());
       JsonNode shrink = feature(cuda, "shrink");
@@ -142,11 +135,11 @@ class StandInTest {
   void infoRefusesWhatIsTooOld(int version) throws Exception {
     String old = StandIn.require(version).nccl().toString();
     try (Jvm jvm = start(Map.of("NCCL4J_NCCL_LIBRARY", old), "info --backend cuda")) {
-      assertEquals(3, jvm.await(), () -> read(jvm));
+      assertEquals(3, jvm.await(), jvm::said);
       assertTrue(
-          read(jvm).contains("cannot be used: NCCL is 2.18.5, nccl4j needs 2.19.0 or newer\n"),
-          () -> read(jvm));
-      assertTrue(read(jvm).contains("  remedy         install a newer NCCL"), () -> read(jvm));
+          jvm.said().contains("cannot be used: NCCL is 2.18.5, nccl4j needs 2.19.0 or newer\n"),
+          jvm::said);
+      assertTrue(jvm.said().contains("  remedy         install a newer NCCL"), jvm::said);
     }
   }
 
@@ -154,17 +147,17 @@ class StandInTest {
   void infoOfHostLoadsNothingOfCuda() throws Exception {
     Map<String, String> broken = Map.of("NCCL4J_CUDA_LIBRARY", "/nonexistent/libcuda.so.1");
     try (Jvm jvm = start(broken, "info --backend host")) {
-      assertEquals(0, jvm.await(), () -> read(jvm));
-      assertFalse(read(jvm).contains("cuda"), () -> read(jvm));
+      assertEquals(0, jvm.await(), jvm::said);
+      assertFalse(jvm.said().contains("cuda"), jvm::said);
     }
     try (Jvm jvm = start(broken, "info --backend cuda")) {
-      assertEquals(3, jvm.await(), () -> read(jvm));
+      assertEquals(3, jvm.await(), jvm::said);
       assertTrue(
-          read(jvm)
+          jvm.said()
               .contains(
                   "cannot be used: cannot load libcuda.so.1: /nonexistent/libcuda.so.1: no such"
                       + " file\n"),
-          () -> read(jvm));
+          jvm::said);
     }
   }
 
@@ -173,12 +166,12 @@ class StandInTest {
     Map<String, String> one = Map.of("STANDIN_CUDA_DEVICES", "1");
     try (Jvm jvm = start(one, "selftest --backend cuda --quick --json")) {
       assertTrue(jvm.process().waitFor(500, java.util.concurrent.TimeUnit.SECONDS));
-      assertEquals(0, jvm.process().exitValue(), () -> read(jvm));
+      assertEquals(0, jvm.process().exitValue(), jvm::said);
       JsonNode report = new ObjectMapper().readTree(jvm.out().toFile());
-      assertTrue(report.get("passed").booleanValue(), () -> read(jvm));
-      assertEquals(4, report.get("layouts").size(), () -> read(jvm));
+      assertTrue(report.get("passed").booleanValue(), jvm::said);
+      assertEquals(4, report.get("layouts").size(), jvm::said);
       for (JsonNode layout : report.get("layouts")) {
-        assertEquals(21, layout.get("operations").size(), () -> read(jvm));
+        assertEquals(21, layout.get("operations").size(), jvm::said);
         for (JsonNode row : layout.get("operations")) {
           assertTrue(row.get("cases").longValue() > row.get("refused").longValue(), row::toString);
         }
@@ -193,9 +186,9 @@ class StandInTest {
         Map.of("STANDIN_CUDA_DEVICES", "1", "STANDIN_FAULT", "ncclAllReduce@0:2:error:3");
     try (Jvm jvm = start(faulty, "selftest --backend cuda --quick")) {
       assertTrue(jvm.process().waitFor(500, java.util.concurrent.TimeUnit.SECONDS));
-      assertTrue(jvm.process().exitValue() != 0, () -> read(jvm));
-      assertTrue(read(jvm).contains("# FAILED"), () -> read(jvm));
-      assertTrue(read(jvm).contains("failed with exit code"), () -> read(jvm));
+      assertTrue(jvm.process().exitValue() != 0, jvm::said);
+      assertTrue(jvm.said().contains("# FAILED"), jvm::said);
+      assertTrue(jvm.said().contains("failed with exit code"), jvm::said);
     }
   }
 }

@@ -53,9 +53,10 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
+@Tag("parallel")
 @Timeout(60)
 class RendezvousTest {
-  private static final Duration LONG = Duration.ofSeconds(30);
+  static final Duration LONG = Duration.ofSeconds(30);
 
   private final List<AutoCloseable> opened = new ArrayList<>();
   private TestHeap heap;
@@ -92,7 +93,7 @@ class RendezvousTest {
   }
 
   /** Joins an own rendezvous on another thread; returns when that has joined, or is through. */
-  private CompletableFuture<Membership> async(byte[] id, Joiner joiner, Duration timeout) {
+  static CompletableFuture<Membership> async(byte[] id, Joiner joiner, Duration timeout) {
     CompletableFuture<Membership> result = new CompletableFuture<>();
     Thread thread = start(id, joiner, timeout, result);
     while (thread.isAlive() && thread.getState() != Thread.State.TIMED_WAITING) {
@@ -608,17 +609,17 @@ class RendezvousTest {
 
   // ---------------------------------------------------------------- strangers
 
-  private static int connect(RendezvousId id) {
+  static int connect(RendezvousId id) {
     int socket = UnixSockets.socket(UnixSockets.SOCK_SEQPACKET | UnixSockets.SOCK_CLOEXEC);
     UnixSockets.connectAbstract(socket, id.socketName());
     return socket;
   }
 
-  private static byte[] hello(byte[] nonce) {
+  static byte[] hello(byte[] nonce) {
     return ByteBuffer.allocate(36).putInt(RendezvousId.VERSION).put(nonce).array();
   }
 
-  private static boolean send(int socket, byte[] packet, int... fds) {
+  static boolean send(int socket, byte[] packet, int... fds) {
     try {
       UnixSockets.sendmsg(socket, packet, 0, packet.length, fds, 0);
       return true;
@@ -659,49 +660,6 @@ class RendezvousTest {
       assertEquals("2 peers 1", child.expect("joined"));
       assertEquals(0, child.await());
     }
-  }
-
-  @Test
-  void strangersDoNotHurt() throws Exception {
-    int fds = descriptors();
-    byte[] idBytes = Rendezvous.createUniqueId();
-    RendezvousId id = RendezvousId.parse(idBytes);
-    List<Integer> sockets = new ArrayList<>();
-    long seed = System.nanoTime();
-    System.out.println("seed " + seed);
-    Random random = new Random(seed);
-    // More half-open connections than the creator keeps, then garbage of many kinds.
-    for (int i = 0; i < 100; i++) {
-      sockets.add(connect(id));
-    }
-    CompletableFuture<Membership> rank0 = async(idBytes, heap.joiner(0, 2), LONG);
-    for (int i = 0; i < 300; i++) {
-      int socket = connect(id);
-      byte[] packet =
-          switch (i % 6) {
-            case 0 -> random(random, 1 + random.nextInt(600));
-            case 1 -> Session.plain((byte) random.nextInt(10), random(random, random.nextInt(99)));
-            case 2 -> Session.plain(Session.HELLO, random(random, 36));
-            case 3 -> Session.plain(Session.JOIN, random(random, 200));
-            case 4 -> random(random, 60_000);
-            default -> Session.plain(Session.HELLO, hello(random(random, 32)));
-          };
-      send(socket, packet, i % 2 == 0 ? new int[] {heap.fd} : new int[] {heap.fd, heap.fd});
-      if (i % 6 == 5) {
-        send(socket, Session.plain(Session.JOIN, random(random, 150)), heap.fd);
-        send(socket, random(random, 100));
-      }
-      if (i % 3 == 0) {
-        sockets.add(socket);
-      } else {
-        Descriptors.close(socket);
-      }
-    }
-    ChildJvm child = joiners(idBytes, 2, 30_000, 1);
-    assertEquals(1, heap.checkPeers(rank0.get(30, TimeUnit.SECONDS)));
-    child.expect("joined");
-    sockets.forEach(Descriptors::close);
-    awaitFlat(fds, "descriptors", RendezvousTest::descriptors);
   }
 
   /** Everybody sees the socket's name: another user takes all places that there are, and stays. */
@@ -753,58 +711,17 @@ class RendezvousTest {
     Descriptors.close(socket);
   }
 
-  private static byte[] random(Random random, int length) {
+  static byte[] random(Random random, int length) {
     byte[] bytes = new byte[length];
     random.nextBytes(bytes);
     return bytes;
   }
 
-  // ---------------------------------------------------------------- resources
-
-  private static int descriptors() {
-    return new java.io.File("/proc/self/fd").list().length;
-  }
-
-  private static int threads() {
-    return (int)
-        Thread.getAllStackTraces().keySet().stream()
-            .filter(thread -> thread.getName().startsWith("nccl4j-"))
-            .count();
-  }
-
-  private static void awaitFlat(int before, String what, java.util.function.IntSupplier now) {
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-    while (now.getAsInt() > before && System.nanoTime() < end) {
-      sleep(20);
-    }
-    assertTrue(now.getAsInt() <= before, before + " " + what + ", now " + now.getAsInt());
-  }
-
-  private static void sleep(long millis) {
+  static void sleep(long millis) {
     try {
       Thread.sleep(millis);
     } catch (InterruptedException e) {
       throw new AssertionError(e);
     }
-  }
-
-  @Test
-  void manyRendezvousLeaveNothingBehind() throws Exception {
-    // Unused ids of other tests go on being served.
-    int threads = threads();
-    heap.join(Rendezvous.createUniqueId(), 0, 1, LONG).close();
-    awaitFlat(threads, "threads", RendezvousTest::threads);
-    int fds = descriptors();
-    for (int i = 0; i < 200; i++) {
-      byte[] id = Rendezvous.createUniqueId();
-      Joiner other = new Joiner(1, 2, UUID.randomUUID(), 77, heap.fd, TestHeap.BYTES, -1);
-      CompletableFuture<Membership> rank1 = async(id, other, LONG);
-      Membership rank0 = heap.join(id, 0, 2, LONG);
-      Descriptors.close(rank0.takeHeapFd(other.process()));
-      rank0.close();
-      rank1.get(10, TimeUnit.SECONDS).close();
-    }
-    awaitFlat(threads, "threads", RendezvousTest::threads);
-    awaitFlat(fds, "descriptors", RendezvousTest::descriptors);
   }
 }
