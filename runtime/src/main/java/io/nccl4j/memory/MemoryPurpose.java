@@ -14,6 +14,8 @@ public enum MemoryPurpose {
   STAGING("staging", "copies of buffers that other processes cannot reach"),
   /** Chunks of messages from buffers that other processes cannot reach. */
   MESSAGE("message", "chunks of messages from such buffers"),
+  /** Messages from and to other hosts. */
+  NETWORK("network", "messages from and to other hosts"),
   /** What barriers reduce. */
   BARRIER("barrier", "what barriers reduce"),
   /** Copies between arrays of Java and the device. */

@@ -61,6 +61,14 @@ final class TestBackend {
 
   static Communicators communicators(int nranks, CommunicatorConfig config) {
     requireRoomFor(nranks);
+    String layout = System.getProperty("nccl4j.test.hosts");
+    if (layout != null && BACKEND == Backend.HOST) {
+      int[] pattern = java.util.Arrays.stream(layout.split(",")).mapToInt(Integer::parseInt).toArray();
+      int[] hostOf = IntStream.range(0, nranks).map(r -> pattern[r % pattern.length]).toArray();
+      if (java.util.Arrays.stream(hostOf).distinct().count() > 1) {
+        return io.nccl4j.SpanRanks.create(hostOf, config, SEED);
+      }
+    }
     List<Device> devices = IntStream.range(0, nranks).mapToObj(TestBackend::device).toList();
     Communicators communicators = Communicator.initAll(devices, config);
     if (BACKEND == Backend.CUDA) {

@@ -10,6 +10,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
@@ -128,7 +129,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   void awaitAll(Place<HostWork> place) {
     Arrival.await(place);
     boolean spans = part.spansProcesses();
-    for (int k = 0; k < nranks(); k++) {
+    for (int k : part.here()) {
       MemorySegment heap = part.group().heap(part.processOf(k));
       own.view().found(k, heap, spans ? stagingAt(k, heap) : 0);
       if (!part.group().isWatchable(part.processOf(k))) {
@@ -376,6 +377,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     Progress.setRanks(LiveRanks.most());
     ((HostDevice) device()).ranks().remove(own);
     own.lanes().close();
+    Outside outside = own.outside();
+    if (outside != null) {
+      outside.close();
+    }
     if (staging != null) {
       heap.free(staging, health::peersAreQuiet);
     }

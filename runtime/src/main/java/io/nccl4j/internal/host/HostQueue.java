@@ -223,7 +223,7 @@ class HostQueue extends Driven {
     if (error == null && rank.isHealthy()) {
       try {
         int result =
-            work.isCollective() ? rank.collectives().step(work, patience) : rank.lanes().step(work);
+            work.isCollective() ? rank.collectives().step(work, patience) : rank.stepMessage(work);
         if (result == Step.BLOCKED) {
           work.timesBlocked++;
         }

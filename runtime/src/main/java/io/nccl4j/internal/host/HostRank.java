@@ -6,6 +6,7 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.LaneEngine;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.engine.OwnSegments;
 import io.nccl4j.internal.host.engine.RankView;
 import io.nccl4j.internal.host.join.Place;
@@ -54,6 +55,7 @@ final class HostRank extends Padded {
   private final RankView view;
   private final CollectiveEngine collectives;
   private final LaneEngine lanes;
+  private final @Nullable Outside outside;
   private final AtomicLong graphLaunches = new AtomicLong();
 
   /** Whether a thread looks at others' outboxes, which it may not do after the close. */
@@ -80,13 +82,22 @@ final class HostRank extends Padded {
     view =
         new RankView(
             rank,
+            part.here(),
             part.spansProcesses(),
             part.control(),
             health,
             part.segments(),
             place.provisions().account());
-    collectives = new CollectiveEngine(view);
+    outside = place.outside();
+    collectives = new CollectiveEngine(view, outside);
     lanes = new LaneEngine(view);
+    if (outside != null) {
+      outside.begin(
+          place.provisions().account(),
+          explanation.wording(),
+          e -> health.failUnlessClosed(e, RankState.codeOf(e)));
+      health.tell(outside::failed);
+    }
   }
 
   /** What the program calls it by. */
@@ -118,6 +129,16 @@ final class HostRank extends Padded {
 
   LaneEngine lanes() {
     return lanes;
+  }
+
+  /** Its way to ranks on other hosts; null if all are on this one. */
+  @Nullable Outside outside() {
+    return outside;
+  }
+
+  /** Gets on with a send or receive; see {@link io.nccl4j.internal.host.engine.Step}. */
+  int stepMessage(HostWork work) {
+    return outside == null || part.isHere(work.root) ? lanes.step(work) : outside.step(work);
   }
 
   /** What the engines know of the rank. */

@@ -2,6 +2,7 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.host.memory.Quarantine;
 import io.nccl4j.internal.operation.Party;
@@ -49,6 +50,10 @@ final class HostWork extends EngineWork {
    * operations, and messages, leave a rank's buffers to that rank.
    */
   void abandon() {
+    Outside outside = rank.outside();
+    if (outside != null) {
+      outside.abandon();
+    }
     if (stage == QUEUED || rank.part().nranks() == 1) {
       return;
     }

@@ -25,6 +25,11 @@ public final class Wording {
 
   // ---- contradictions
 
+  /** The communicator, as messages name it. */
+  public String name() {
+    return "communicator " + communicator;
+  }
+
   private String between(int a, int b) {
     return "ranks " + a + " and " + b + " of communicator " + communicator + " disagree";
   }

@@ -19,13 +19,14 @@ import org.jspecify.annotations.Nullable;
  * how far: any order but the one that the contract promises, the same for the same seed. Data moves
  * in pieces, and is read from the sender's memory as late as possible.
  */
-final class FakeNetwork implements Network {
+public final class FakeNetwork implements Network {
   private static final int MOST_PIECES = 4;
 
   private final Random random;
   private final List<FakePort> ports = new ArrayList<>();
 
-  FakeNetwork(long seed) {
+  /** A network without ports. */
+  public FakeNetwork(long seed) {
     random = new Random(seed);
   }
 
@@ -39,8 +40,12 @@ final class FakeNetwork implements Network {
   @Override
   public void close() {}
 
-  /** Moves some of what is under way; half of the time nothing, as networks do. */
-  synchronized void step() {
+  /**
+   * Moves some of what is under way; half of the time nothing, as networks do.
+   *
+   * @return false when all ports are closed
+   */
+  public synchronized boolean step() {
     for (FakePort port : ports) {
       for (Link link : port.links.values()) {
         if (random.nextBoolean()) {
@@ -48,6 +53,7 @@ final class FakeNetwork implements Network {
         }
       }
     }
+    return ports.isEmpty() || ports.stream().anyMatch(port -> !port.isClosed);
   }
 
   /** A message under way; its bytes, or for data where they are read. */

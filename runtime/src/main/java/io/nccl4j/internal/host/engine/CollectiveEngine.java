@@ -20,6 +20,7 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Carries out one rank's collectives, one at a time in the order they were issued.
@@ -61,7 +62,14 @@ public final class CollectiveEngine extends Padded {
   private final ControlBlock control;
   private final Accord accord;
   private final int rank;
+
+  /** The ranks that share the control block: those of this host, by their places. */
+  private final int[] here;
+
+  private final int place;
   private final int nranks;
+  private final @Nullable Outside outside;
+  private final long lowLatencyBytes;
   private final long[] outbox;
   private final long[] done;
   private final long[] sync;
@@ -87,20 +95,29 @@ public final class CollectiveEngine extends Padded {
   /** What was compared last; only a hint, any thread may write it. */
   private long compared;
 
-  public CollectiveEngine(RankView view) {
+  /**
+   * Of a rank that has completed nothing.
+   *
+   * @param outside reaches the ranks of other hosts; null if there are none
+   */
+  public CollectiveEngine(RankView view, @Nullable Outside outside) {
     this.view = view;
     this.control = view.control;
     this.accord = view.accord;
     this.rank = view.rank;
-    this.nranks = view.nranks;
+    this.here = view.here;
+    this.place = view.placeOf[rank];
+    this.nranks = here.length;
+    this.outside = outside;
+    this.lowLatencyBytes = outside == null ? Layout.OUTBOX_PAYLOAD : -1;
     own = Objects.requireNonNull(view.local(rank));
     outbox = new long[nranks];
     done = new long[nranks];
     sync = new long[nranks];
     for (int k = 0; k < nranks; k++) {
-      outbox[k] = control.outbox(k);
-      done[k] = control.done(k);
-      sync[k] = control.sync(k);
+      outbox[k] = control.outbox(here[k]);
+      done[k] = control.done(here[k]);
+      sync[k] = control.sync(here[k]);
     }
     in = new MemorySegment[nranks + REFERENCES];
     out = new MemorySegment[nranks + REFERENCES];
@@ -112,7 +129,7 @@ public final class CollectiveEngine extends Padded {
     for (int k = 0; k < nranks; k++) {
       foldIn[k] = control.memory();
     }
-    mover = new ShareMover(this, view);
+    mover = new ShareMover(this, view, outside);
   }
 
   /** Number of the last completed collective. Any thread may ask. */
@@ -182,7 +199,7 @@ public final class CollectiveEngine extends Padded {
   boolean look(EngineWork w) {
     long expected = word(w);
     for (int k = 0; k < nranks; k++) {
-      if (k != rank && control.getAcquire(slot(k, w.seq)) != expected) {
+      if (k != place && control.getAcquire(slot(k, w.seq)) != expected) {
         return false;
       }
     }
@@ -210,7 +227,14 @@ public final class CollectiveEngine extends Padded {
         }
         case EngineWork.MOVE -> {
           // To a rank that has failed its buffers may mean something else by now.
-          if (!accord.isGoodForAll() || !mover.move(w) || !accord.isGoodForAll()) {
+          if (!accord.isGoodForAll()) {
+            return Step.MOVED;
+          }
+          int moved = outside == null ? mover.move(w) : outside.move(w, this);
+          if (moved != Step.DONE) {
+            return moved;
+          }
+          if (!accord.isGoodForAll()) {
             return Step.MOVED;
           }
           arrive(w, EngineWork.LEAVE);
@@ -246,7 +270,7 @@ public final class CollectiveEngine extends Padded {
   /** The same on every rank: it looks only at what the signature covers. */
   public boolean isLowLatency(EngineWork w) {
     long elements = w.operation.varies() ? Long.MAX_VALUE / 8 : sendElements(w);
-    return elements * w.type.byteSize() <= Layout.OUTBOX_PAYLOAD;
+    return elements * w.type.byteSize() <= lowLatencyBytes;
   }
 
   private static long payloadOffset(EngineWork w) {
@@ -264,7 +288,7 @@ public final class CollectiveEngine extends Padded {
   // ---- outbox
 
   private void post(EngineWork w) {
-    long slot = slot(rank, w.seq);
+    long slot = slot(place, w.seq);
     if (!w.lowLatency) {
       describe(w, slot);
     } else if (contributes(w)) {
@@ -332,7 +356,7 @@ public final class CollectiveEngine extends Padded {
   private void showCounts(EngineWork w, long slot) {
     long at = slot + Layout.COUNTS;
     long[] counts = w.commonCounts();
-    for (int k = 0; k < nranks; k++) {
+    for (int k = 0; k < view.nranks; k++) {
       control.memory().set(ValueLayout.JAVA_LONG_UNALIGNED, at, counts[k]);
       at += Layout.COUNT_BYTES;
     }
@@ -355,14 +379,14 @@ public final class CollectiveEngine extends Padded {
     long expected = word(w);
     boolean onlyRoot = w.lowLatency && w.operation.senders() == Party.ROOT;
     for (int k = onlyRoot ? w.root : w.cursor; k < nranks; k++) {
-      if (k != rank) {
+      if (k != place) {
         long found = poll(slot(k, w.seq), expected);
         if (found != expected) {
           if ((int) found == (int) expected) {
-            throw accord.mismatch(w, k);
+            throw accord.mismatch(w, here[k]);
           }
           w.cursor = k;
-          w.blockedOn = k;
+          w.blockedOn = here[k];
           return false;
         }
       }
@@ -394,7 +418,7 @@ public final class CollectiveEngine extends Padded {
   private boolean refreshSafeUntil(EngineWork w) {
     int worst = Integer.MIN_VALUE;
     for (int k = 0; k < nranks; k++) {
-      if (k == rank) {
+      if (k == place) {
         continue;
       }
       long word = control.getAcquire(done[k]);
@@ -402,7 +426,7 @@ public final class CollectiveEngine extends Padded {
       int lag = (int) w.seq - (int) word;
       if (lag > worst) {
         worst = lag;
-        w.blockedOn = k;
+        w.blockedOn = here[k];
       }
     }
     safeUntil = w.seq + Layout.OUTBOX_SLOTS - Math.max(worst, 0);
@@ -417,7 +441,7 @@ public final class CollectiveEngine extends Padded {
         && behind >= 0
         && behind < SIGNATURES * Layout.DONE_INTERVAL
         && signatures[seq / Layout.DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
-      throw accord.mismatch(w, k);
+      throw accord.mismatch(w, here[k]);
     }
   }
 
@@ -438,19 +462,19 @@ public final class CollectiveEngine extends Padded {
     long last = completed();
     boolean isNew = last == oneWay && last != compared;
     compared = last;
-    long own = control.getAcquire(slot(rank, last));
+    long own = control.getAcquire(slot(place, last));
     if ((int) own != (int) last) {
       // Another thread goes on at this moment.
       return -1;
     }
     boolean seen = true;
     for (int i = 1; i < nranks; i++) {
-      int k = (rank + i) % nranks;
+      int k = (place + i) % nranks;
       long shown = control.getAcquire(slot(k, last));
       if ((int) shown != (int) last) {
         seen = false;
       } else if (shown != own) {
-        return k;
+        return here[k];
       }
       if (isNew) {
         return -1;
@@ -467,10 +491,13 @@ public final class CollectiveEngine extends Padded {
    * same; otherwise 0.
    */
   public long lastDifference(int k) {
+    if (view.placeOf[k] < 0) {
+      return 0;
+    }
     long last = completed();
     for (long seq = last; seq > Math.max(0, last - Layout.OUTBOX_SLOTS); seq--) {
-      long own = control.getAcquire(slot(rank, seq));
-      long shown = control.getAcquire(slot(k, seq));
+      long own = control.getAcquire(slot(place, seq));
+      long shown = control.getAcquire(slot(view.placeOf[k], seq));
       if ((int) own == (int) seq && (int) shown == (int) seq) {
         return own == shown ? 0 : seq;
       }
@@ -481,7 +508,7 @@ public final class CollectiveEngine extends Padded {
   private int complete(EngineWork w) {
     if ((w.seq & Layout.DONE_INTERVAL - 1) == 0) {
       signatures[(int) w.seq / Layout.DONE_INTERVAL & SIGNATURES - 1] = w.signature;
-      control.setRelease(done[rank], word(w));
+      control.setRelease(done[place], word(w));
     }
     COMPLETED.setRelease(this, w.seq);
     return Step.DONE;
@@ -587,8 +614,8 @@ public final class CollectiveEngine extends Padded {
     w.pieceLength = w.staged ? mover.pieceLength(w) : Long.MAX_VALUE;
     for (int k = 0; k < nranks; k++) {
       if (w.staged) {
-        in[k] = view.heapOf(k);
-        inOffset[k] = view.stagingOf(k);
+        in[k] = view.heapOf(here[k]);
+        inOffset[k] = view.stagingOf(here[k]);
         out[k] = in[k];
         outOffset[k] = inOffset[k] + Layout.STAGING_BYTES / 2;
       } else {
@@ -604,11 +631,11 @@ public final class CollectiveEngine extends Padded {
     inOffset[k] = control.getPlain(slot + Layout.IN_OFFSET);
     outOffset[k] = control.getPlain(slot + Layout.OUT_OFFSET);
     int flags = (int) control.getPlain(slot + Layout.FLAGS);
-    in[k] = view.heapOf(k);
+    in[k] = view.heapOf(here[k]);
     out[k] = in[k];
     if (flags != 0) {
       // Only ranks of one process get here with private memory.
-      OwnSegments local = Objects.requireNonNull(view.local(k));
+      OwnSegments local = Objects.requireNonNull(view.local(here[k]));
       in[k] = (flags & Layout.PRIVATE_IN) == 0 ? in[k] : local.send[index];
       out[k] = (flags & Layout.PRIVATE_OUT) == 0 ? out[k] : local.recv[index];
     }
@@ -618,7 +645,7 @@ public final class CollectiveEngine extends Padded {
     w.target = ++syncs;
     w.cursor = 0;
     w.stage = next;
-    control.setRelease(sync[rank], w.target);
+    control.setRelease(sync[place], w.target);
   }
 
   private boolean allArrived(EngineWork w) {
@@ -630,10 +657,62 @@ public final class CollectiveEngine extends Padded {
       }
       if (arrived < w.target) {
         w.cursor = k;
-        w.blockedOn = k;
+        w.blockedOn = here[k];
         return false;
       }
     }
     return true;
+  }
+
+  // ---- for what reaches other hosts
+
+  /** How many ranks this host has. */
+  public int places() {
+    return nranks;
+  }
+
+  /** This rank's place among them. */
+  public int place() {
+    return place;
+  }
+
+  /** Moves what goes from one rank of this host to another; see {@link Step}. */
+  public int moveHere(EngineWork w) {
+    return mover.move(w);
+  }
+
+  /** Where the input of the rank at a place begins, or the current piece of it. */
+  public MemorySegment in(int k) {
+    return in[k];
+  }
+
+  /** See {@link #in}, in bytes. */
+  public long inOffset(int k) {
+    return inOffset[k];
+  }
+
+  /** Where the output of the rank at a place begins, or the current piece of it. */
+  public MemorySegment out(int k) {
+    return out[k];
+  }
+
+  /** See {@link #out}, in bytes. */
+  public long outOffset(int k) {
+    return outOffset[k];
+  }
+
+  /** What the rank at a place scales its input with, as {@link Scalars} writes it. */
+  public long scalar(int k) {
+    return scalars[k];
+  }
+
+  /** Elements of a piece of each block, where it is staged; the same on every rank. */
+  public long stagedLength(EngineWork w) {
+    return mover.pieceLength(w);
+  }
+
+  /** The memory that reductions need besides. */
+  public Scratch scratch() {
+    return scratch;
   }
 }

@@ -5,12 +5,20 @@ import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /** What the engines know of their rank, and how they reach the memory of the others. */
 public final class RankView {
   final int rank;
   final int nranks;
+
+  /** The ranks of this host, this one among them, ascending. */
+  final int[] here;
+
+  /** For each rank its place in {@link #here}; −1 for those on other hosts. */
+  final int[] placeOf;
+
   final boolean spansProcesses;
   final ControlBlock control;
   final Accord accord;
@@ -23,11 +31,13 @@ public final class RankView {
   /**
    * A rank that knows nobody's heap yet.
    *
+   * @param here the ranks of this host, ascending
    * @param local of the ranks of this process, null for others
    * @param account has what the engines take
    */
   public RankView(
       int rank,
+      int[] here,
       boolean spansProcesses,
       ControlBlock control,
       Accord accord,
@@ -35,6 +45,12 @@ public final class RankView {
       MemoryBook.Account account) {
     this.rank = rank;
     this.nranks = local.length;
+    this.here = here;
+    placeOf = new int[nranks];
+    Arrays.fill(placeOf, -1);
+    for (int i = 0; i < here.length; i++) {
+      placeOf[here[i]] = i;
+    }
     this.spansProcesses = spansProcesses;
     this.control = control;
     this.accord = accord;

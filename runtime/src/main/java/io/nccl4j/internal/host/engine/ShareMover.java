@@ -9,6 +9,7 @@ import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Padded;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What one rank moves or reduces in a direct or staged collective, block by block.
@@ -25,7 +26,10 @@ final class ShareMover extends Padded {
   private final RankView view;
   private final ControlBlock control;
   private final int rank;
+  private final int place;
+  private final int[] here;
   private final int nranks;
+  private final @Nullable Outside outside;
 
   /** Whether the blocks that this rank publishes have memory. */
   private boolean published;
@@ -41,12 +45,15 @@ final class ShareMover extends Padded {
   private long targetOffset;
   private long bytes;
 
-  ShareMover(CollectiveEngine engine, RankView view) {
+  ShareMover(CollectiveEngine engine, RankView view, @Nullable Outside outside) {
     this.engine = engine;
     this.view = view;
     this.control = view.control;
     this.rank = view.rank;
-    this.nranks = view.nranks;
+    this.place = view.placeOf[rank];
+    this.here = view.here;
+    this.nranks = here.length;
+    this.outside = outside;
     outs = new MemorySegment[nranks + REFERENCES];
     ins = new MemorySegment[nranks + REFERENCES];
     inOffsets = new long[nranks + LONGS];
@@ -63,11 +70,23 @@ final class ShareMover extends Padded {
     long longest = 0;
     boolean sends = w.sends(rank);
     boolean receives = w.receives(rank);
-    for (int k = 0; k < nranks; k++) {
+    int blocks = blocks(w);
+    for (int b = 0; b < blocks; b++) {
+      int k = block(w, b);
       longest = sends ? Math.max(longest, w.sendCount(k)) : longest;
       longest = receives ? Math.max(longest, w.recvCount(k)) : longest;
     }
     return longest;
+  }
+
+  /** How many ranks' blocks concern this host: all, unless each rank carries its own elsewhere. */
+  private int blocks(EngineWork w) {
+    return outside == null || outside.isCarried(w) ? view.nranks : nranks;
+  }
+
+  /** Whose block is the {@code b}-th of those. */
+  private int block(EngineWork w, int b) {
+    return outside == null || outside.isCarried(w) ? b : here[b];
   }
 
   /** Tells each peer where its block lies, in operations in which only one side knows. */
@@ -86,10 +105,10 @@ final class ShareMover extends Padded {
 
   private void publish(EngineWork w, long[] counts, long[] displacements) {
     if (!published) {
-      view.heap.populate(control, rank, 0, nranks);
+      view.heap.populate(control, rank, 0, view.nranks);
       published = true;
     }
-    for (int k = 0; k < nranks; k++) {
+    for (int k : here) {
       control.setPlain(control.block(rank, k), displacements[k] * w.type.byteSize());
       control.setPlain(control.block(rank, k) + Long.BYTES, counts[k]);
     }
@@ -101,10 +120,10 @@ final class ShareMover extends Padded {
       return;
     }
     boolean sends = w.operation.sent() == Shape.VARYING;
-    int first = w.operation.isRooted() ? w.root : 0;
-    int end = w.operation.isRooted() ? w.root + 1 : nranks;
-    for (int k = first; k < end; k++) {
-      checkBlock(w, k, sends ? w.recvCount(k) : w.count, sends ? "sends to" : "expects of");
+    for (int k : here) {
+      if (!w.operation.isRooted() || k == w.root) {
+        checkBlock(w, k, sends ? w.recvCount(k) : w.count, sends ? "sends to" : "expects of");
+      }
     }
   }
 
@@ -118,7 +137,7 @@ final class ShareMover extends Padded {
   /** Elements per block that fit into a staging area, the same on every rank. */
   long pieceLength(EngineWork w) {
     long half = Layout.STAGING_BYTES / 2;
-    long blocks = w.operation.isShared() ? 1 : nranks;
+    long blocks = w.operation.isShared() ? 1 : view.nranks;
     long elements = half / blocks / w.type.byteSize();
     return Math.max(1, elements & -SHARE_ALIGNMENT);
   }
@@ -127,18 +146,22 @@ final class ShareMover extends Padded {
 
   void copyIn(EngineWork w) {
     if (w.sends(rank)) {
-      int blocks = w.operation.sent().isMany() ? nranks : 1;
+      boolean many = w.operation.sent().isMany();
+      int blocks = many ? blocks(w) : 1;
       for (int b = 0; b < blocks; b++) {
-        stage(w, true, w.sendBuffer(), w.sendStart(b), w.sendCount(b), b);
+        int k = many ? block(w, b) : 0;
+        stage(w, true, w.sendBuffer(), w.sendStart(k), w.sendCount(k), k);
       }
     }
   }
 
   void copyOut(EngineWork w) {
     if (w.receives(rank)) {
-      int blocks = w.operation.received().isMany() ? nranks : 1;
+      boolean many = w.operation.received().isMany();
+      int blocks = many ? blocks(w) : 1;
       for (int b = 0; b < blocks; b++) {
-        stage(w, false, w.recvBuffer(), w.recvStart(b), w.recvCount(b), b);
+        int k = many ? block(w, b) : 0;
+        stage(w, false, w.recvBuffer(), w.recvStart(k), w.recvCount(k), k);
       }
     }
   }
@@ -156,17 +179,17 @@ final class ShareMover extends Padded {
     long own = buffer.offset() + (start + w.piece) * size;
     long staged = block * w.pieceLength * size;
     if (inwards) {
-      Copies.copy(buffer.segment(), own, engine.in[rank], engine.inOffset[rank] + staged, length);
+      Copies.copy(buffer.segment(), own, engine.in[place], engine.inOffset[place] + staged, length);
     } else {
-      Copies.copy(engine.out[rank], engine.outOffset[rank] + staged, buffer.segment(), own, length);
+      Copies.copy(engine.out[place], engine.outOffset[place] + staged, buffer.segment(), own, length);
     }
   }
 
   // ---- moving
 
-  /** Moves the next part of this rank's share; true when all of the current piece is moved. */
-  boolean move(EngineWork w) {
-    return w.operation.reducing() && !isAlone(w) ? fold(w) : copy(w);
+  /** Moves the next part of this rank's share; done when all of the current piece is moved. */
+  int move(EngineWork w) {
+    return (w.operation.reducing() && !isAlone(w) ? fold(w) : copy(w)) ? Step.DONE : Step.MOVED;
   }
 
   /** Whether there is nothing to reduce: what one rank has is the result. */
@@ -246,7 +269,7 @@ final class ShareMover extends Padded {
   private boolean copy(EngineWork w) {
     int items = items(w);
     while (w.item < items) {
-      block(w, (rank + w.item) % items);
+      find(w, (place + w.item) % items);
       long rest = bytes - w.position;
       if (rest > 0) {
         long length = Math.min(rest, Copies.STEP);
@@ -265,11 +288,14 @@ final class ShareMover extends Padded {
 
   /** How many blocks this rank moves: one if the root has a block for each rank. */
   private int items(EngineWork w) {
-    return w.operation.isRooted() && !w.operation.isShared() ? 1 : nranks;
+    if (w.operation.isRooted() && !w.operation.isShared()) {
+      return view.placeOf[w.root] < 0 ? 0 : 1;
+    }
+    return nranks;
   }
 
   /** Sets source, target and size of one block that this rank moves. */
-  private void block(EngineWork w, int item) {
+  private void find(EngineWork w, int item) {
     if (w.operation.reducing()) {
       set(rank, 0, rank, 0, length(w, w.count));
     } else if (w.operation.isShared()) {
@@ -280,26 +306,27 @@ final class ShareMover extends Padded {
     } else if (w.operation.receivers() == Party.ROOT) {
       push(w);
     } else {
-      pull(w, w.operation.senders() == Party.ROOT ? w.root : item);
+      pull(w, w.operation.senders() == Party.ROOT ? view.placeOf[w.root] : item);
     }
   }
 
-  /** A block of rank {@code from}, in its input for this rank, to this rank's output. */
+  /** A block of the rank at place {@code from}, in its input for this rank, to this rank's output. */
   private void pull(EngineWork w, int from) {
     int size = w.type.byteSize();
     boolean many = w.operation.sent().isMany();
+    int sender = here[from];
     long source;
     long target;
     if (w.staged) {
       source = many ? rank * pieceBytes(w) : 0;
-      target = w.operation.received().isMany() ? from * pieceBytes(w) : 0;
+      target = w.operation.received().isMany() ? sender * pieceBytes(w) : 0;
     } else {
       // What varies, only its sender knows.
       boolean told = w.operation.sent() == Shape.VARYING;
-      source = told ? control.getPlain(control.block(from, rank)) : w.sendStart(rank) * size;
-      target = w.recvStart(from) * size;
+      source = told ? control.getPlain(control.block(sender, rank)) : w.sendStart(rank) * size;
+      target = w.recvStart(sender) * size;
     }
-    set(from, source, rank, target, length(w, w.recvCount(from)));
+    set(from, source, place, target, length(w, w.recvCount(sender)));
   }
 
   /** This rank's block to its place in the root's output. */
@@ -314,7 +341,7 @@ final class ShareMover extends Padded {
               ? control.getPlain(control.block(w.root, rank))
               : w.recvStart(rank) * w.type.byteSize();
     }
-    set(rank, 0, w.root, target, length(w, w.count));
+    set(place, 0, view.placeOf[w.root], target, length(w, w.count));
   }
 
   private static long pieceBytes(EngineWork w) {

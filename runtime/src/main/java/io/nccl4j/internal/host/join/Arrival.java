@@ -27,7 +27,7 @@ public final class Arrival {
     LocalPart part = place.part();
     long deadline = place.deadline();
     int sleeps = 0;
-    for (int k = 0; k < part.nranks(); k++) {
+    for (int k : part.here()) {
       while (!hasCome(place, k)) {
         if (System.nanoTime() - deadline > 0) {
           throw new DeadlineException(
@@ -106,7 +106,7 @@ public final class Arrival {
   private static String missing(Place<?> place) {
     ControlBlock control = place.part().control();
     StringBuilder text = new StringBuilder();
-    for (int k = 0; k < place.part().nranks(); k++) {
+    for (int k : place.part().here()) {
       if (RankState.code(control.getAcquire(control.state(k))) == 0) {
         text.append(text.isEmpty() ? "rank " : ", rank ").append(k);
       }

@@ -12,6 +12,7 @@ import io.nccl4j.internal.bootstrap.Joiner;
 import io.nccl4j.internal.bootstrap.Member;
 import io.nccl4j.internal.bootstrap.Membership;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.life.LocalPart;
@@ -22,10 +23,12 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.UUID;
 import java.util.function.Supplier;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -44,6 +47,9 @@ public final class Joining<W extends Work> {
   private final Supplier<W> works;
   private final int nranks;
   private final int rank;
+  private final int[] here;
+  private final int place;
+  private final @Nullable Outside outside;
   private final CommunicatorConfig config;
   private final long start = System.nanoTime();
 
@@ -64,13 +70,18 @@ public final class Joining<W extends Work> {
       Device device,
       MemoryBook.Account account,
       int nranks,
+      int[] here,
       int rank,
+      @Nullable Outside outside,
       CommunicatorConfig config,
       Supplier<W> works) {
     this.device = device;
     this.account = account;
     this.nranks = nranks;
+    this.here = here;
     this.rank = rank;
+    place = Arrays.binarySearch(here, rank);
+    this.outside = outside;
     this.config = config;
     this.works = works;
   }
@@ -89,11 +100,37 @@ public final class Joining<W extends Work> {
       int rank,
       CommunicatorConfig config,
       Supplier<W> works) {
-    Joining<W> joining = new Joining<>(device, account, nranks, rank, config, works);
+    int[] all = IntStream.range(0, nranks).toArray();
+    return join(new Joining<>(device, account, nranks, all, rank, null, config, works), id);
+  }
+
+  /**
+   * The same where not all ranks are on this host.
+   *
+   * @param nranks of all hosts
+   * @param id by which the ranks of this host meet
+   * @param here those ranks, ascending
+   * @param outside the way to the others
+   */
+  public static <W extends Work> Place<W> join(
+      Device device,
+      MemoryBook.Account account,
+      int nranks,
+      UniqueId id,
+      int[] here,
+      int rank,
+      Outside outside,
+      CommunicatorConfig config,
+      Supplier<W> works) {
+    return join(new Joining<>(device, account, nranks, here, rank, outside, config, works), id);
+  }
+
+  private static <W extends Work> Place<W> join(Joining<W> joining, UniqueId id) {
+    CommunicatorConfig config = joining.config;
     try {
       joining.begin();
     } catch (RuntimeException | Error e) {
-      Rendezvous.decline(id, rank, e);
+      Rendezvous.decline(id, joining.place, e);
       throw e;
     }
     try (Membership membership = Rendezvous.join(id, joining.joiner(), config.initTimeout())) {
@@ -113,7 +150,7 @@ public final class Joining<W extends Work> {
       throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
     }
     HostMemory.require(device, nranks, 1, config);
-    if (rank == 0) {
+    if (place == 0) {
       handle = ProcessMemory.self().controlBlocks().create(account, nranks);
     }
   }
@@ -122,8 +159,8 @@ public final class Joining<W extends Work> {
     ProcessMemory self = ProcessMemory.self();
     HostHeap heap = self.heap();
     return new Joiner(
-        rank,
-        nranks,
+        place,
+        here.length,
         self.id(),
         Layout.VERSION,
         heap.fd(),
@@ -141,7 +178,7 @@ public final class Joining<W extends Work> {
       String name = nameOf(config, found);
       provisions = Provisions.take(rank, device, config, name, spansProcesses, works);
     } catch (RuntimeException | Error e) {
-      membership.refuse(rank, e);
+      membership.refuse(place, e);
       throw e;
     }
   }
@@ -151,7 +188,11 @@ public final class Joining<W extends Work> {
     ProcessMemory self = ProcessMemory.self();
     List<Member> members = membership.members();
     processes = members.stream().map(Member::process).distinct().toList();
-    processOf = members.stream().mapToInt(m -> processes.indexOf(m.process())).toArray();
+    processOf = new int[nranks];
+    Arrays.fill(processOf, LocalPart.ELSEWHERE);
+    for (int i = 0; i < here.length; i++) {
+      processOf[here[i]] = processes.indexOf(members.get(i).process());
+    }
     own = processes.indexOf(self.id());
     pids = new long[processes.size()];
     heaps = new MemorySegment[processes.size()];
@@ -166,11 +207,12 @@ public final class Joining<W extends Work> {
       heaps[own] = self.heap().mapping();
     }
     offset = membership.controlOffset();
-    block = processOf[0] == own ? ProcessMemory.self().controlBlocks().get(offset) : null;
+    int maker = processOf[here[0]];
+    block = maker == own ? ProcessMemory.self().controlBlocks().get(offset) : null;
     control =
         block == null
-            ? ControlBlock.find(heaps[processOf[0]], offset, nranks, 0)
-            : ControlBlock.find(block.segment(), block.offset(), nranks, 0);
+            ? ControlBlock.find(heaps[maker], offset, nranks, here[0])
+            : ControlBlock.find(block.segment(), block.offset(), nranks, here[0]);
   }
 
   private MemorySegment map(Member member, Membership membership) {
@@ -202,7 +244,7 @@ public final class Joining<W extends Work> {
     try {
       membership.agree();
     } catch (NcclException e) {
-      if (membership.isUndecided() && rank == 0) {
+      if (membership.isUndecided() && place == 0) {
         // The others may have heard that all go on: their control block must not go before them.
         LocalPart part = enter();
         LocalPart.lost(found(), rank);
@@ -217,7 +259,7 @@ public final class Joining<W extends Work> {
     Provisions<W> taken = Objects.requireNonNull(provisions);
     try {
       String name = nameOf(config, found());
-      return new Place<>(rank, device, enter(), config, name, taken, start, k -> null);
+      return new Place<>(rank, device, enter(), config, name, taken, start, k -> null, outside);
     } catch (RuntimeException | Error e) {
       taken.giveBack();
       throw e;
@@ -253,7 +295,7 @@ public final class Joining<W extends Work> {
       heaps = new MemorySegment[0];
     }
     if (part == null) {
-      throw Arrival.failed(name, 0);
+      throw Arrival.failed(name, here[0]);
     }
     return part;
   }

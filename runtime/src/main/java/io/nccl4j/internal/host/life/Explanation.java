@@ -202,7 +202,7 @@ public final class Explanation {
   private List<Integer> notArrived(long seq) {
     List<Integer> ranks = new ArrayList<>();
     for (int k = 0; k < part.nranks(); k++) {
-      if (k != rank && ledger.lastCollective(k) < seq) {
+      if (k != rank && part.isHere(k) && ledger.lastCollective(k) < seq) {
         ranks.add(k);
       }
     }
@@ -229,6 +229,12 @@ public final class Explanation {
   private String behind(long seq, int peer) {
     StringBuilder text = new StringBuilder();
     for (int k = 0; k < part.nranks(); k++) {
+      if (!part.isHere(k)) {
+        if (k == peer) {
+          text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(", on another host");
+        }
+        continue;
+      }
       long last = ledger.lastCollective(k);
       if (k != rank && (last < seq || k == peer)) {
         String call = Ledger.describe(ledger.findCollective(k, last));

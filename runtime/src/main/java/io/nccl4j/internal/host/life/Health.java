@@ -13,6 +13,7 @@ import io.nccl4j.internal.spi.Failures;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -39,6 +40,7 @@ public final class Health implements Accord {
   private volatile boolean peersQuiet;
   private volatile boolean closed;
   private volatile @Nullable NcclException failure;
+  private volatile Consumer<NcclException> listener = cause -> {};
 
   /** A rank that has not failed. */
   public Health(
@@ -65,6 +67,11 @@ public final class Health implements Accord {
   @Override
   public boolean isGood() {
     return failure == null;
+  }
+
+  /** Whom to tell of the first failure besides. */
+  public void tell(Consumer<NcclException> whom) {
+    listener = whom;
   }
 
   // ---- own failure
@@ -96,6 +103,7 @@ public final class Health implements Accord {
     }
     control.advanceEpoch();
     failure = cause;
+    listener.accept(cause);
     becomeQuietIfIdle();
   }
 
@@ -247,7 +255,7 @@ public final class Health implements Accord {
       }
       long state = control.getAcquire(control.state(k));
       someoneLeft |= RankState.hasLeft(state);
-      if (!RankState.hasLeft(state) && part.group().isDead(part.processOf(k))) {
+      if (!RankState.hasLeft(state) && part.isDead(k)) {
         gone.add(k);
         if (RankState.code(state) <= RankState.ALIVE) {
           died.add(k);
@@ -363,7 +371,9 @@ public final class Health implements Accord {
     long state = control.getAcquire(control.state(k));
     return RankState.isQuiet(state)
         || complete && RankState.code(state) == 0
-        || part.group().isDead(part.processOf(k));
+        || part.isDead(k)
+        // What ranks elsewhere may still write, ends when this one fails.
+        || !part.isHere(k);
   }
 
   /**

@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -21,6 +22,9 @@ import org.jspecify.annotations.Nullable;
  * local rank's joining to the last one's closing.
  */
 public final class LocalPart {
+  /** The process of a rank on another host. */
+  public static final int ELSEWHERE = -1;
+
   private static final Map<UUID, LocalPart> PARTS = new HashMap<>();
 
   private final ControlBlock control;
@@ -39,7 +43,7 @@ public final class LocalPart {
   /**
    * A part without ranks.
    *
-   * @param processOf for each rank the index of its process in {@code group}
+   * @param processOf for each rank the index of its process in {@code group}, or {@link #ELSEWHERE}
    * @param handle what the control block was published under
    * @param block the control block's memory if this process made it, otherwise null
    */
@@ -113,14 +117,24 @@ public final class LocalPart {
     return ranks.length;
   }
 
-  /** Whether some rank is in another process. */
+  /** Whether a rank is on this host. */
+  public boolean isHere(int rank) {
+    return processOf[rank] != ELSEWHERE;
+  }
+
+  /** The ranks on this host, ascending. */
+  public int[] here() {
+    return IntStream.range(0, processOf.length).filter(this::isHere).toArray();
+  }
+
+  /** Whether the process of a rank has died; false for ranks elsewhere. */
+  boolean isDead(int rank) {
+    return isHere(rank) && group.isDead(processOf[rank]);
+  }
+
+  /** Whether some rank on this host is in another process. */
   public boolean spansProcesses() {
-    for (int process : processOf) {
-      if (process != processOf[0]) {
-        return true;
-      }
-    }
-    return false;
+    return IntStream.of(processOf).filter(p -> p != ELSEWHERE).distinct().count() > 1;
   }
 
   /** A rank of this process; null for a rank of another one. */
@@ -136,7 +150,7 @@ public final class LocalPart {
   /** Rank 0 made the control block, and has it from now on. */
   public void set(int rank, LocalRank local, MemoryBook.Account account) {
     ranks[rank] = local;
-    if (rank == 0 && block != null) {
+    if (block != null && rank == here()[0]) {
       block.booking().move(account, MemoryPurpose.CONTROL);
     }
   }
@@ -201,7 +215,7 @@ public final class LocalPart {
     for (int r = 0; r < ranks.length; r++) {
       long state = control.getAcquire(control.state(r));
       boolean absent = complete && RankState.code(state) == 0;
-      if (!absent && !RankState.isGone(state) && !group.isDead(processOf[r])) {
+      if (isHere(r) && !absent && !RankState.isGone(state) && !isDead(r)) {
         return false;
       }
     }

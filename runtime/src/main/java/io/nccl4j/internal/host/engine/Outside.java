@@ -1,0 +1,94 @@
+package io.nccl4j.internal.host.engine;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.internal.schedule.Wording;
+import io.nccl4j.internal.spi.MemoryBook;
+import java.util.function.Consumer;
+
+/**
+ * One rank's way to the ranks of other hosts. The engines of a communicator that spans hosts leave
+ * to it what does not stay on this one. Whoever drives the work calls it, as with the engines; it
+ * waits for nothing.
+ */
+public abstract class Outside {
+  /** A way that is not used yet. */
+  protected Outside() {}
+
+  /**
+   * Begins, before the first operation.
+   *
+   * @param account has the memory that it takes
+   * @param wording names the communicator
+   * @param fail fails the rank, unless it has failed or is closed; any thread may call it
+   */
+  public abstract void begin(
+      MemoryBook.Account account, Wording wording, Consumer<NcclException> fail);
+
+  /**
+   * Whether one rank of each host carries the data of a collective for all of them, so that what
+   * the others have to do is to show it their buffers. Otherwise each rank carries its own blocks.
+   * The same on every rank.
+   */
+  protected abstract boolean isCarried(EngineWork work);
+
+  /**
+   * Gets on with the current piece of a collective that all ranks of this host have come to.
+   *
+   * @return see {@link Step}
+   */
+  protected abstract int move(EngineWork work, CollectiveEngine engine);
+
+  /**
+   * Gets on with a send to, or a receive from, a rank of another host.
+   *
+   * @return see {@link Step}
+   */
+  public abstract int step(EngineWork work);
+
+  /** The rank has failed, for the first time: tells the other hosts. Any thread. */
+  public abstract void failed(NcclException cause);
+
+  /** Ends what was begun for a work that is dropped: its buffers are the caller's afterwards. */
+  public abstract void abandon();
+
+  /** Ends it, when all operations have ended. */
+  public abstract void close();
+
+  // ---- how far a work is, which the room of the engines has to itself
+
+  /** First element of the current piece of each block. */
+  protected static long piece(EngineWork work) {
+    return work.piece;
+  }
+
+  /** Most elements of the current piece of each block. */
+  protected static long pieceLength(EngineWork work) {
+    return work.pieceLength;
+  }
+
+  /** Whether the current piece lies in the staging areas. */
+  protected static boolean isStaged(EngineWork work) {
+    return work.staged;
+  }
+
+  /** Whether a send or receive has not begun. */
+  protected static boolean isNew(EngineWork work) {
+    return work.stage == EngineWork.QUEUED;
+  }
+
+  /** It has begun as the transfer with this number. */
+  protected static void setTransfer(EngineWork work, int transfer) {
+    work.target = transfer;
+    work.stage = EngineWork.POSTED;
+  }
+
+  /** See {@link #setTransfer}. */
+  protected static int transfer(EngineWork work) {
+    return (int) work.target;
+  }
+
+  /** Elements of the largest block that goes from one rank of this host to another. */
+  protected static long longest(EngineWork work) {
+    return work.longest;
+  }
+}

@@ -1,0 +1,71 @@
+package io.nccl4j.internal.span;
+
+import java.util.Arrays;
+import java.util.stream.IntStream;
+
+/**
+ * Which rank is on which host, the same on every rank. Hosts are numbered in the order of their
+ * lowest ranks; that one is the host's <b>leader</b>.
+ */
+public final class Hosts {
+  private final int[] hostOf;
+  private final int[][] ranks;
+
+  /**
+   * Where ranks are.
+   *
+   * @param hostOf any number for each rank, the same for ranks of the same host
+   */
+  public Hosts(int[] hostOf) {
+    int[] known = IntStream.of(hostOf).distinct().toArray();
+    this.hostOf =
+        IntStream.of(hostOf)
+            .map(h -> IntStream.range(0, known.length).filter(i -> known[i] == h).findFirst().orElseThrow())
+            .toArray();
+    ranks = new int[known.length][];
+    for (int h = 0; h < known.length; h++) {
+      int host = h;
+      ranks[h] = IntStream.range(0, hostOf.length).filter(r -> this.hostOf[r] == host).toArray();
+    }
+  }
+
+  /** How many ranks there are. */
+  public int nranks() {
+    return hostOf.length;
+  }
+
+  /** How many hosts there are. */
+  public int count() {
+    return ranks.length;
+  }
+
+  /** The host of a rank. */
+  public int of(int rank) {
+    return hostOf[rank];
+  }
+
+  /** The ranks of a host, ascending. */
+  public int[] ranks(int host) {
+    return ranks[host].clone();
+  }
+
+  /** How many ranks a host has. */
+  int size(int host) {
+    return ranks[host].length;
+  }
+
+  /** The rank at a place of a host. */
+  int rank(int host, int place) {
+    return ranks[host][place];
+  }
+
+  /** The place of a rank on its host. */
+  int place(int rank) {
+    return Arrays.binarySearch(ranks[hostOf[rank]], rank);
+  }
+
+  /** The lowest rank of a host. */
+  int leader(int host) {
+    return ranks[host][0];
+  }
+}

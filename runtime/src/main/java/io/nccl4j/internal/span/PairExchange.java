@@ -1,0 +1,83 @@
+package io.nccl4j.internal.span;
+
+import io.nccl4j.internal.host.engine.CollectiveEngine;
+import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Step;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A collective in which a rank has a block of its own for, or from, each other one: each carries
+ * its own blocks to and from other hosts, while those that stay on this host move as ever.
+ */
+final class PairExchange {
+  private final Span span;
+  private final Wire wire;
+  private final int rank;
+  private final int nranks;
+  private final @Nullable Transfer[] underWay;
+  private int count;
+  private long begun;
+
+  PairExchange(Span span, Wire wire, int rank, int nranks) {
+    this.span = span;
+    this.wire = wire;
+    this.rank = rank;
+    this.nranks = nranks;
+    underWay = new Transfer[2 * nranks];
+  }
+
+  /** As {@link io.nccl4j.internal.host.engine.Outside#move}. */
+  int step(EngineWork w, CollectiveEngine engine, boolean lastPiece) {
+    if (begun != w.seq) {
+      begun = w.seq;
+      begin(w);
+    }
+    int here = engine.moveHere(w);
+    if (here != Step.DONE || !lastPiece) {
+      return here;
+    }
+    boolean moved = false;
+    for (int i = 0; i < count; ) {
+      Transfer t = underWay[i];
+      if (wire.isDone(t)) {
+        underWay[i] = underWay[--count];
+        moved = true;
+      } else {
+        w.blockedOn = t.link.peer;
+        i++;
+      }
+    }
+    return count == 0 ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
+  }
+
+  private void begin(EngineWork w) {
+    int size = w.type.byteSize();
+    for (int i = 1; i < nranks; i++) {
+      int from = (rank - i + nranks) % nranks;
+      if (span.isElsewhere(from) && w.receives(rank) && w.sends(from)) {
+        Transfer t = wire.nextReceive(from, Wire.COLLECTIVES);
+        place(t, w.recvBuffer(), w.recvStart(from) * size, w.recvCount(from) * size);
+        begin(t, w);
+      }
+      int to = (rank + i) % nranks;
+      if (span.isElsewhere(to) && w.sends(rank) && w.receives(to)) {
+        Transfer t = wire.nextSend(to, Wire.COLLECTIVES);
+        place(t, w.sendBuffer(), w.sendStart(to) * size, w.sendCount(to) * size);
+        begin(t, w);
+      }
+    }
+  }
+
+  private static void place(Transfer t, HostBuffer buffer, long start, long bytes) {
+    t.memory = buffer.segment();
+    t.offset = buffer.offset() + start;
+    t.bytes = bytes;
+  }
+
+  private void begin(Transfer t, EngineWork w) {
+    Span.sign(t, w);
+    wire.begin(t);
+    underWay[count++] = t;
+  }
+}

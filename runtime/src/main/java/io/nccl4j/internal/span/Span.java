@@ -1,0 +1,442 @@
+package io.nccl4j.internal.span;
+
+import io.nccl4j.AbortedException;
+import io.nccl4j.InternalErrorException;
+import io.nccl4j.MismatchException;
+import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
+import io.nccl4j.internal.host.engine.CollectiveEngine;
+import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
+import io.nccl4j.internal.host.engine.Step;
+import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostHeap;
+import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.net.NetworkDaemon;
+import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.net.PortCell;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Party;
+import io.nccl4j.internal.operation.Shape;
+import io.nccl4j.internal.operation.Signature;
+import io.nccl4j.internal.schedule.Wording;
+import io.nccl4j.internal.spi.Failures;
+import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPurpose;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One rank's way to the ranks of other hosts, through a port into the network. It owns the port,
+ * and memory for frames and what is to be folded, until it is closed.
+ *
+ * <p>Operations in which all receivers get the same, or a reduction, are carried by the leader of
+ * each host for its ranks ({@link CarriedExchange}); where each pair of ranks has a block of its
+ * own, each rank carries its own ({@link PairExchange}).
+ */
+public final class Span extends Outside {
+  private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
+  private static final long FAREWELL_NANOS = 200_000_000;
+  private static final int REASON_BYTES = 1024;
+
+  private enum Cause {
+    FAILED,
+    ABORTED,
+    MISMATCH
+  }
+
+  private final Hosts hosts;
+  private final int rank;
+  private final int host;
+  private final long closeNanos;
+  private final PortCell cell;
+  private final Port port;
+  private final Wire wire;
+  private final PairExchange pairs;
+  private final List<HostHeap.Block> blocks = new ArrayList<>();
+
+  @SuppressWarnings("NullAway.Init") // by begin
+  private MemoryBook.Account account;
+
+  @SuppressWarnings("NullAway.Init") // by begin
+  private Wording wording;
+
+  @SuppressWarnings("NullAway.Init") // by begin
+  private Consumer<NcclException> fail;
+
+  private @Nullable CarriedExchange carried;
+
+  /** The thread that owns the port in a call of this class. */
+  private volatile @Nullable Thread owner;
+
+  /** Why this rank has failed, for the others, who have not been told. */
+  private volatile @Nullable NcclException untold;
+
+  private volatile boolean isClosed;
+
+  // By the owner.
+  private @Nullable NcclException found;
+  private int failures;
+
+  /**
+   * A rank's way to the others.
+   *
+   * @param port its own; this closes it
+   * @param addresses of the ports of all ranks
+   * @param closeNanos how long what was sent may take to leave when this is closed
+   */
+  public Span(Hosts hosts, int rank, Port port, List<byte[]> addresses, long closeNanos) {
+    this.hosts = hosts;
+    this.rank = rank;
+    this.port = port;
+    this.closeNanos = closeNanos;
+    host = hosts.of(rank);
+    int nranks = hosts.nranks();
+    for (int k = 0; k < nranks; k++) {
+      if (isElsewhere(k)) {
+        port.addPeer(k, addresses.get(k));
+      }
+    }
+    wire = new Wire(port, nranks, this::memory, new Events());
+    cell = new PortCell(port, wire);
+    pairs = new PairExchange(this, wire, rank, nranks);
+  }
+
+  @Override
+  public void begin(MemoryBook.Account from, Wording words, Consumer<NcclException> onFailure) {
+    account = from;
+    wording = words;
+    fail = onFailure;
+    if (isLeader()) {
+      carried = new CarriedExchange(this, wire, hosts, rank);
+    }
+    DAEMON.add(cell);
+  }
+
+  /** Memory until this is closed. */
+  Wire.Frames memory(long bytes) {
+    HostHeap heap = ProcessMemory.self().heap();
+    HostHeap.Block block = heap.allocate(account, MemoryPurpose.NETWORK, bytes);
+    blocks.add(block);
+    return new Wire.Frames(block.segment(), block.offset());
+  }
+
+  boolean isElsewhere(int k) {
+    return hosts.of(k) != host;
+  }
+
+  private boolean isLeader() {
+    return hosts.leader(host) == rank;
+  }
+
+  /** Says which operation a transfer belongs to. */
+  static void sign(Transfer t, EngineWork w) {
+    t.word = w.signature;
+    t.code = w.code();
+    t.count = w.count;
+    t.call = w.seq;
+    t.elementBytes = w.type.byteSize();
+  }
+
+  // ---- operations
+
+  @Override
+  protected boolean isCarried(EngineWork w) {
+    Operation operation = w.operation;
+    return operation.reducing()
+        || operation.isShared()
+        || operation.sent() == Shape.NOTHING
+        || operation.senders() == Party.ALL
+            && operation.receivers() == Party.ALL
+            && operation.sent() == Shape.ONE
+            && operation.received() == Shape.EACH;
+  }
+
+  @Override
+  protected int move(EngineWork w, CollectiveEngine engine) {
+    boolean all = isCarried(w);
+    CarriedExchange leading = carried;
+    if (all && leading == null) {
+      return Step.DONE;
+    }
+    if (!tryOwn()) {
+      return Step.BLOCKED;
+    }
+    try {
+      int moved = cell.poll();
+      check();
+      int result =
+          all && leading != null
+              ? leading.step(w, engine, piece(w), isStaged(w))
+              : pairs.step(w, engine, isLast(w));
+      check();
+      return result == Step.BLOCKED ? blocked(w, moved) : result;
+    } finally {
+      disown();
+    }
+  }
+
+  private static boolean isLast(EngineWork w) {
+    return !isStaged(w) || piece(w) + pieceLength(w) >= longest(w);
+  }
+
+  @Override
+  public int step(EngineWork w) {
+    if (!tryOwn()) {
+      return Step.BLOCKED;
+    }
+    try {
+      int moved = cell.poll();
+      check();
+      w.blockedOn = w.root;
+      if (isNew(w) && !beginMessage(w)) {
+        return blocked(w, moved);
+      }
+      if (wire.isDone(wire.at(transfer(w)))) {
+        check();
+        return Step.DONE;
+      }
+      check();
+      return blocked(w, moved);
+    } finally {
+      disown();
+    }
+  }
+
+  /** Operations of a lane begin in their order, which streams may not keep by themselves. */
+  private boolean beginMessage(EngineWork w) {
+    boolean sends = w.operation == Operation.SEND;
+    int peer = w.root;
+    boolean canBegin =
+        sends ? wire.canSend(peer, Wire.MESSAGES) : wire.canReceive(peer, Wire.MESSAGES);
+    if (!canBegin || wire.begun(peer, Wire.MESSAGES, sends) + 1 != (int) w.seq) {
+      return false;
+    }
+    Transfer t =
+        sends ? wire.nextSend(peer, Wire.MESSAGES) : wire.nextReceive(peer, Wire.MESSAGES);
+    HostBuffer buffer = sends ? w.sendBuffer() : w.recvBuffer();
+    t.memory = buffer.segment();
+    t.offset = buffer.offset();
+    t.bytes = w.count * w.type.byteSize();
+    sign(t, w);
+    wire.begin(t);
+    setTransfer(w, wire.number(t));
+    return true;
+  }
+
+  private int blocked(EngineWork w, int moved) {
+    if (moved > 0) {
+      return Step.MOVED;
+    }
+    int peer = w.blockedOn;
+    if (peer >= 0 && isElsewhere(peer)) {
+      String ended = port.error(peer);
+      if (ended != null) {
+        throw lost(peer, ended);
+      }
+    }
+    return Step.BLOCKED;
+  }
+
+  // ---- whose the port is
+
+  private boolean tryOwn() {
+    if (isClosed || !cell.tryOwn()) {
+      return false;
+    }
+    owner = Thread.currentThread();
+    return true;
+  }
+
+  private void disown() {
+    tellOthers();
+    owner = null;
+    cell.disown();
+  }
+
+  // ---- failure
+
+  private void check() {
+    if (port.failures() != failures) {
+      failures = port.failures();
+      for (int k = 0; k < hosts.nranks() && found == null; k++) {
+        String ended = isElsewhere(k) ? port.error(k) : null;
+        if (ended != null) {
+          found = lost(k, ended);
+        }
+      }
+    }
+    if (found != null) {
+      throw Failures.again(found);
+    }
+  }
+
+  private PeerFailedException lost(int k, String why) {
+    return new PeerFailedException(
+        k,
+        "rank " + k + " of " + wording.name() + ", on another host, is gone: " + why,
+        "see that rank's message; close this communicator");
+  }
+
+  /** What the wire finds while it belongs to this thread, or to the daemon. */
+  private final class Events implements Wire.Listener {
+    private void found(NcclException e) {
+      if (found == null) {
+        found = e;
+        if (owner == null) {
+          // The daemon polls, and nobody waits who would throw it.
+          fail.accept(e);
+        }
+      }
+    }
+
+    @Override
+    public void contradiction(Transfer own, Wire.Header theirs) {
+      found(describe(own, theirs));
+    }
+
+    @Override
+    public void failed(int peer, MemorySegment reason, long offset, long bytes) {
+      found(heard(peer, reason, offset, bytes));
+    }
+
+    @Override
+    public void nonsense(int peer, String what) {
+      found(
+          new PeerFailedException(
+              peer,
+              "rank " + peer + " of " + wording.name() + " sent " + what,
+              "check what that rank's process runs: nccl4j never does this"));
+    }
+  }
+
+  private NcclException describe(Transfer own, Wire.Header theirs) {
+    int peer = own.link.peer;
+    String mine = Signature.describe(own.code, own.count);
+    String other =
+        Signature.isCode(theirs.code())
+            ? Signature.describe(theirs.code(), theirs.count())
+            : "an unknown operation";
+    if (own.link.lane == Wire.MESSAGES) {
+      return Wording.differentMessages(
+          own.sends
+              ? wording.messages(peer, other, rank, mine)
+              : wording.messages(rank, mine, peer, other));
+    }
+    if (own.word == theirs.word()) {
+      return wording.counts(
+          Signature.operation(own.code).label() + " #" + own.call,
+          rank,
+          own.bytes / own.elementBytes,
+          peer,
+          own.sends ? "expects of" : "sends to",
+          theirs.bytes() / own.elementBytes);
+    }
+    return Wording.differentCollectives(wording.collectives(own.call, rank, mine, peer, other));
+  }
+
+  private static NcclException heard(int peer, MemorySegment reason, long offset, long bytes) {
+    int cause = bytes < 1 ? 0 : reason.get(ValueLayout.JAVA_BYTE, offset);
+    byte[] text =
+        reason.asSlice(offset + Math.min(1, bytes), Math.max(0, bytes - 1)).toArray(ValueLayout.JAVA_BYTE);
+    String why = Failures.printable(text);
+    if (cause == Cause.MISMATCH.ordinal()) {
+      return Wording.differentCollectives(why + " (found by rank " + peer + ")");
+    }
+    if (cause == Cause.ABORTED.ordinal()) {
+      return new AbortedException(
+          "rank " + peer + " aborted the communicator: " + why,
+          "close it and create a new one",
+          List.of(peer));
+    }
+    return new PeerFailedException(
+        peer,
+        "rank " + peer + " failed: " + why,
+        "see that rank's message; close this communicator");
+  }
+
+  @Override
+  public void failed(NcclException cause) {
+    untold = cause;
+    if (owner == Thread.currentThread()) {
+      return;
+    }
+    if (tryOwn()) {
+      disown();
+    }
+  }
+
+  /** By the owner. */
+  private void tellOthers() {
+    NcclException cause = untold;
+    if (cause == null || isClosed) {
+      return;
+    }
+    untold = null;
+    Cause kind =
+        cause instanceof MismatchException
+            ? Cause.MISMATCH
+            : cause instanceof AbortedException ? Cause.ABORTED : Cause.FAILED;
+    byte[] text = cause.problem().getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(text.length, REASON_BYTES);
+    MemorySegment reason = Arena.ofAuto().allocate(1L + length);
+    reason.set(ValueLayout.JAVA_BYTE, 0, (byte) kind.ordinal());
+    MemorySegment.copy(text, 0, reason, ValueLayout.JAVA_BYTE, 1, length);
+    for (int h = 0; h < hosts.count(); h++) {
+      if (h != host) {
+        wire.farewell(hosts.leader(h), reason);
+      }
+    }
+  }
+
+  @Override
+  public void abandon() {
+    end(FAREWELL_NANOS);
+  }
+
+  @Override
+  public void close() {
+    end(closeNanos);
+  }
+
+  private void end(long patienceNanos) {
+    while (!tryOwn()) {
+      if (isClosed) {
+        return;
+      }
+      Thread.yield();
+    }
+    try {
+      tellOthers();
+      long start = System.nanoTime();
+      while (!port.isFlushed() && System.nanoTime() - start < patienceNanos) {
+        if (cell.poll() == 0) {
+          LockSupport.parkNanos(10_000);
+        }
+      }
+      DAEMON.remove(cell);
+      port.close();
+      isClosed = true;
+      HostHeap heap = ProcessMemory.self().heap();
+      blocks.forEach(heap::free);
+      blocks.clear();
+    } finally {
+      owner = null;
+      if (!isClosed) {
+        cell.disown();
+      }
+    }
+  }
+
+  private static void hopeless(Throwable cause) {
+    throw new InternalErrorException("the network daemon failed: " + cause, "please report this")
+        .causedBy(cause);
+  }
+}

@@ -1,0 +1,402 @@
+package io.nccl4j.internal.span;
+
+import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.net.Port;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.function.LongFunction;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Transfers between one rank and ranks of other hosts. What a rank begins to send to another one as
+ * the <i>n</i>-th of a lane goes where that one's <i>n</i>-th receive of it says; both say which
+ * operation they belong to, and whoever finds another one there reports it.
+ *
+ * <p><b>Small</b> ones go at once, into a frame of the receiver where its receive has not begun. A
+ * sender is at most {@link #SLOTS} ahead of the receives that it knows to have begun there, so that
+ * the frames suffice. <b>Large</b> ones are announced in the same way, and go straight to their
+ * place when the receiver asks for them, which it does when its receive begins.
+ *
+ * <p>All of it belongs to the owner of the port. Nothing waits, and nothing is allocated once two
+ * ranks have talked.
+ */
+final class Wire implements Port.Landing {
+  /** Lane of collectives. */
+  static final int COLLECTIVES = 0;
+
+  /** Lane of sends and receives. */
+  static final int MESSAGES = 1;
+
+  private static final int LANES = 2;
+
+  /** Most bytes that are sent without having been asked for. */
+  static final int EAGER_BYTES = 4096;
+
+  /** Most transfers under way between two ranks, in a lane and direction; a power of two. */
+  static final int SLOTS = 16;
+
+  /** Most headers under way; a power of two. */
+  static final int NOTES = 64;
+
+  static final int HEADER_BYTES = 40;
+  static final int FRAME_BYTES = HEADER_BYTES + EAGER_BYTES;
+
+  private static final long LINK_BYTES =
+      2L * SLOTS * FRAME_BYTES + (long) (SLOTS + NOTES) * HEADER_BYTES;
+
+  private static final int ANNOUNCEMENT = 1;
+  private static final int REQUEST = 2;
+  private static final int NOTE = 3;
+  private static final int FAREWELL = 4;
+  private static final int LANE_SHIFT = 56;
+  private static final int LANE_MASK = 15;
+
+  private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED;
+  private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
+  private static final int WORD = 0;
+  private static final int EXPECTS = 4;
+  private static final int BYTES = 8;
+  private static final int CODE = 16;
+  private static final int COUNT = 24;
+  private static final int CALL = 32;
+
+  /** Hears of what is not as it must be. */
+  interface Listener {
+    /** A peer's transfer belongs to another operation, or has another size. */
+    void contradiction(Transfer own, Header theirs);
+
+    /** A peer has failed, and says why. */
+    void failed(int peer, MemorySegment reason, long offset, long bytes);
+
+    /** A peer has sent what no rank of this library sends. */
+    void nonsense(int peer, String what);
+  }
+
+  /** What a peer says of a transfer. */
+  record Header(int word, long bytes, long code, long count, long call) {}
+
+  /** Memory for frames. */
+  record Frames(MemorySegment segment, long offset) {}
+
+  private final Port port;
+  private final LongFunction<Frames> memory;
+  private final Listener listener;
+  private final @Nullable Link[] links;
+
+  /**
+   * A wire on which nothing was sent.
+   *
+   * @param port has all peers, numbered by their ranks
+   * @param memory takes memory outside the Java heap
+   */
+  Wire(Port port, int nranks, LongFunction<Frames> memory, Listener listener) {
+    this.port = port;
+    this.memory = memory;
+    this.listener = listener;
+    links = new Link[nranks * LANES];
+  }
+
+  // ---- transfers
+
+  /** Whether a send can begin; at most {@link #SLOTS} are unfinished. */
+  boolean canSend(int peer, int lane) {
+    Link link = link(peer, lane);
+    return link.send(link.sent + 1).state == Transfer.IDLE;
+  }
+
+  /** The same for receives. */
+  boolean canReceive(int peer, int lane) {
+    Link link = link(peer, lane);
+    return link.receive(link.expected + 1).state == Transfer.IDLE;
+  }
+
+  /** The next send, when {@link #canSend}; fill it in, and begin it. */
+  Transfer nextSend(int peer, int lane) {
+    Link link = link(peer, lane);
+    return link.send(link.sent + 1);
+  }
+
+  /** The next receive, when {@link #canReceive}; fill it in, and begin it. */
+  Transfer nextReceive(int peer, int lane) {
+    Link link = link(peer, lane);
+    return link.receive(link.expected + 1);
+  }
+
+  /** Begins a transfer. Its memory is the wire's until it {@link #isDone}. */
+  void begin(Transfer t) {
+    Link link = t.link;
+    t.asked = false;
+    t.announced = false;
+    t.request = Port.NONE;
+    if (t.sends) {
+      t.seq = ++link.sent;
+      t.state = Transfer.WAITING;
+      if (link.isAsked(t.seq)) {
+        link.setAsked(t.seq, false);
+        request(t, link.frames, link.askFrame(t.seq));
+      }
+    } else {
+      t.seq = ++link.expected;
+      t.state = Transfer.EXPECTED;
+      if (link.isAnnounced(t.seq)) {
+        link.setAnnounced(t.seq, false);
+        announcement(t, link.frames, link.landedFrame(t.seq));
+      }
+    }
+    advance(t);
+  }
+
+  /** Whether a transfer is over; it is given back by that. */
+  boolean isDone(Transfer t) {
+    if (t.state != Transfer.DONE) {
+      advance(t);
+      if (t.state != Transfer.DONE) {
+        return false;
+      }
+    }
+    t.state = Transfer.IDLE;
+    return true;
+  }
+
+  /** How many sends or receives have begun; the low bits. */
+  int begun(int peer, int lane, boolean sends) {
+    Link link = link(peer, lane);
+    return sends ? link.sent : link.expected;
+  }
+
+  /** Where a transfer is found again. */
+  int number(Transfer t) {
+    int link = t.link.peer * LANES + t.link.lane;
+    return (2 * link + (t.sends ? 1 : 0)) * SLOTS + (t.seq & SLOTS - 1);
+  }
+
+  /** The transfer with that number. */
+  Transfer at(int number) {
+    int place = number / SLOTS;
+    Link link = link(place / 2 / LANES, place / 2 % LANES);
+    return (place & 1) != 0 ? link.send(number % SLOTS) : link.receive(number % SLOTS);
+  }
+
+  private void advance(Transfer t) {
+    switch (t.state) {
+      case Transfer.WAITING -> announce(t);
+      case Transfer.ANNOUNCED -> sendData(t);
+      case Transfer.SENDING -> {
+        if (isOver(t)) {
+          t.state = Transfer.DONE;
+        }
+      }
+      case Transfer.EXPECTED -> receive(t);
+      default -> {}
+    }
+    tell(t.link);
+  }
+
+  private boolean isOver(Transfer t) {
+    if (t.request != Port.NONE) {
+      if (port.state(t.request) != Port.COMPLETE) {
+        return false;
+      }
+      t.request = Port.NONE;
+    }
+    return true;
+  }
+
+  private void announce(Transfer t) {
+    Link link = t.link;
+    if (t.seq - link.peerExpects > SLOTS || !isFree(link.frameRequests, t.seq & SLOTS - 1)) {
+      return;
+    }
+    long frame = link.sendFrame(t.seq);
+    write(t, frame);
+    long bytes = t.isSmall() ? t.bytes : 0;
+    if (bytes > 0) {
+      Copies.copy(t.memory, t.offset, link.frames, frame + HEADER_BYTES, bytes);
+    }
+    link.frameRequests[t.seq & SLOTS - 1] =
+        port.send(
+            link.peer, tag(ANNOUNCEMENT, link, t.seq), link.frames, frame, HEADER_BYTES + bytes);
+    t.state = t.isSmall() ? Transfer.DONE : Transfer.ANNOUNCED;
+    sendData(t);
+  }
+
+  private void sendData(Transfer t) {
+    if (t.state == Transfer.ANNOUNCED && t.asked) {
+      t.request = port.send(t.link.peer, tag(Port.DATA, t.link, t.seq), t.memory, t.offset, t.bytes);
+      t.state = t.request == Port.NONE ? Transfer.DONE : Transfer.SENDING;
+    }
+  }
+
+  private void receive(Transfer t) {
+    if (t.isSmall()) {
+      return;
+    }
+    Link link = t.link;
+    if (!t.asked) {
+      if (!isFree(link.noteRequests, link.notes & NOTES - 1)) {
+        return;
+      }
+      t.request = port.receive(link.peer, tag(Port.DATA, link, t.seq), t.memory, t.offset, t.bytes);
+      t.asked = true;
+      note(link, REQUEST, t.seq, t);
+    }
+    if (t.announced && isOver(t)) {
+      t.state = Transfer.DONE;
+    }
+  }
+
+  private boolean isFree(long[] requests, int slot) {
+    if (requests[slot] != Port.NONE && port.state(requests[slot]) == Port.PENDING) {
+      return false;
+    }
+    requests[slot] = Port.NONE;
+    return true;
+  }
+
+  /** Tells the peer how many receives have begun, where nothing else does. */
+  private void tell(Link link) {
+    if (link.expected - link.told >= SLOTS / 2
+        && isFree(link.noteRequests, link.notes & NOTES - 1)) {
+      note(link, NOTE, 0, null);
+    }
+  }
+
+  private void note(Link link, int kind, int seq, @Nullable Transfer of) {
+    long at = link.note(link.notes);
+    if (of != null) {
+      write(of, at);
+    } else {
+      link.frames.set(INT, at + EXPECTS, link.expected);
+    }
+    link.told = link.expected;
+    link.noteRequests[link.notes & NOTES - 1] =
+        port.send(link.peer, tag(kind, link, seq), link.frames, at, HEADER_BYTES);
+    link.notes++;
+  }
+
+  private static void write(Transfer t, long at) {
+    MemorySegment frames = t.link.frames;
+    frames.set(INT, at + WORD, t.word);
+    frames.set(INT, at + EXPECTS, t.link.expected);
+    t.link.told = t.link.expected;
+    frames.set(LONG, at + BYTES, t.bytes);
+    frames.set(LONG, at + CODE, t.code);
+    frames.set(LONG, at + COUNT, t.count);
+    frames.set(LONG, at + CALL, t.call);
+  }
+
+  private static long tag(int kind, Link link, int seq) {
+    return (long) kind << Port.KIND_SHIFT
+        | (long) link.lane << LANE_SHIFT
+        | seq & 0xffffffffL;
+  }
+
+  // ---- what comes
+
+  @Override
+  public void landed(int peer, long tag, MemorySegment from, long offset, long bytes) {
+    int kind = (int) (tag >>> Port.KIND_SHIFT);
+    if (kind == FAREWELL) {
+      listener.failed(peer, from, offset, bytes);
+      return;
+    }
+    int lane = (int) (tag >>> LANE_SHIFT) & LANE_MASK;
+    if (lane >= LANES || bytes < HEADER_BYTES || bytes > FRAME_BYTES) {
+      listener.nonsense(peer, "a message of kind " + kind + ", lane " + lane + ", " + bytes + " B");
+      return;
+    }
+    Link link = link(peer, lane);
+    int expects = from.get(INT, offset + EXPECTS);
+    link.peerExpects += Math.max(0, expects - link.peerExpects);
+    int seq = (int) tag;
+    switch (kind) {
+      case ANNOUNCEMENT -> {
+        Transfer t = link.receive(seq);
+        if (t.state == Transfer.EXPECTED && t.seq == seq) {
+          announcement(t, from, offset);
+        } else if (isAhead(seq, link.expected) && !link.isAnnounced(seq)) {
+          MemorySegment.copy(from, offset, link.frames, link.landedFrame(seq), bytes);
+          link.setAnnounced(seq, true);
+        } else {
+          listener.nonsense(peer, "transfer " + seq + " of lane " + lane);
+        }
+      }
+      case REQUEST -> {
+        Transfer t = link.send(seq);
+        if (t.state != Transfer.IDLE && t.seq == seq) {
+          request(t, from, offset);
+        } else if (isAhead(seq, link.sent) && !link.isAsked(seq)) {
+          MemorySegment.copy(from, offset, link.frames, link.askFrame(seq), HEADER_BYTES);
+          link.setAsked(seq, true);
+        } else if (!isPast(seq, link.sent)) {
+          listener.nonsense(peer, "a request for transfer " + seq + " of lane " + lane);
+        }
+      }
+      case NOTE -> {}
+      default -> listener.nonsense(peer, "a message of kind " + kind);
+    }
+  }
+
+  private static boolean isAhead(int seq, int last) {
+    return seq - last > 0 && seq - last <= SLOTS;
+  }
+
+  /** A request for what was sent as a small one: the receiver finds the contradiction, too. */
+  private static boolean isPast(int seq, int last) {
+    return seq - last <= 0;
+  }
+
+  private void announcement(Transfer t, MemorySegment from, long offset) {
+    if (!fits(t, from, offset)) {
+      return;
+    }
+    t.announced = true;
+    if (t.isSmall()) {
+      if (t.bytes > 0) {
+        Copies.copy(from, offset + HEADER_BYTES, t.memory, t.offset, t.bytes);
+      }
+      t.state = Transfer.DONE;
+    }
+  }
+
+  private void request(Transfer t, MemorySegment from, long offset) {
+    if (fits(t, from, offset)) {
+      t.asked = true;
+    }
+  }
+
+  private boolean fits(Transfer t, MemorySegment from, long offset) {
+    int word = from.get(INT, offset + WORD);
+    long bytes = from.get(LONG, offset + BYTES);
+    if (word == t.word && bytes == t.bytes) {
+      return true;
+    }
+    listener.contradiction(
+        t,
+        new Header(
+            word,
+            bytes,
+            from.get(LONG, offset + CODE),
+            from.get(LONG, offset + COUNT),
+            from.get(LONG, offset + CALL)));
+    return false;
+  }
+
+  /** Tells a peer that this rank has failed. */
+  void farewell(int peer, MemorySegment reason) {
+    long ignored =
+        port.send(peer, (long) FAREWELL << Port.KIND_SHIFT, reason, 0, reason.byteSize());
+  }
+
+  private Link link(int peer, int lane) {
+    Link link = links[peer * LANES + lane];
+    return link != null ? link : open(peer, lane);
+  }
+
+  private Link open(int peer, int lane) {
+    Frames frames = memory.apply(LINK_BYTES);
+    Link link = new Link(peer, lane, frames.segment(), frames.offset());
+    links[peer * LANES + lane] = link;
+    return link;
+  }
+}
