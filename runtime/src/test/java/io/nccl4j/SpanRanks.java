@@ -2,15 +2,23 @@ package io.nccl4j;
 
 import io.nccl4j.internal.host.HostSpan;
 import io.nccl4j.internal.net.FakeNetwork;
+import io.nccl4j.internal.net.Network;
+import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.NetworkProvider;
 import io.nccl4j.internal.net.Port;
 import io.nccl4j.internal.span.Hosts;
 import io.nccl4j.internal.span.Span;
+import java.net.InetAddress;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.ServiceLoader;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.CompletionException;
 import java.util.stream.IntStream;
 
 /** Ranks of this process that take each other for ranks of several hosts. */
@@ -18,23 +26,13 @@ public final class SpanRanks {
   private SpanRanks() {}
 
   /**
-   * Communicators over a network in memory.
+   * Joins as all ranks.
    *
-   * @param hostOf the host of each rank
+   * @param hostOf the host of each
    */
-  public static Communicators create(int[] hostOf, CommunicatorConfig config, long seed) {
+  public static Communicators join(int[] hostOf, CommunicatorConfig config, Network network) {
     Hosts hosts = new Hosts(hostOf);
     int nranks = hosts.nranks();
-    FakeNetwork network = new FakeNetwork(seed);
-    Thread.ofPlatform()
-        .daemon()
-        .name("fake-network")
-        .start(
-            () -> {
-              while (network.step()) {
-                LockSupport.parkNanos(1_000);
-              }
-            });
     List<Port> ports = IntStream.range(0, nranks).mapToObj(r -> network.newPort()).toList();
     List<byte[]> addresses = ports.stream().map(Port::address).toList();
     Map<Integer, UniqueId> ids = new HashMap<>();
@@ -45,27 +43,46 @@ public final class SpanRanks {
     for (int r = 0; r < nranks; r++) {
       int rank = r;
       Span span =
-          new Span(hosts, rank, ports.get(rank), addresses, config.closeTimeout().toNanos());
-      CompletableFuture<Communicator> joined = new CompletableFuture<>();
-      joining.add(joined);
-      Thread.ofPlatform()
-          .start(
-              () -> {
-                try {
-                  joined.complete(
-                      HostSpan.attach(
-                          Device.get(Backend.HOST, rank),
-                          nranks,
-                          ids.get(hosts.of(rank)),
-                          hosts.ranks(hosts.of(rank)),
-                          rank,
-                          config,
-                          span));
-                } catch (Throwable e) {
-                  joined.completeExceptionally(e);
-                }
-              });
+          new Span(
+              hosts, rank, network, ports.get(rank), addresses, config.closeTimeout().toNanos());
+      joining.add(
+          CompletableFuture.supplyAsync(
+              () ->
+                  HostSpan.attach(
+                      Device.get(Backend.HOST, rank),
+                      nranks,
+                      ids.get(hosts.of(rank)),
+                      hosts.ranks(hosts.of(rank)),
+                      rank,
+                      config,
+                      span),
+              task -> Thread.ofPlatform().name("join-" + rank).start(task)));
     }
-    return new Communicators(joining.stream().map(CompletableFuture::join).toList());
+    try {
+      return new Communicators(joining.stream().map(CompletableFuture::join).toList());
+    } catch (CompletionException e) {
+      throw e.getCause() instanceof NcclException cause ? cause : e;
+    }
+  }
+
+  /** A network in memory whose scheduler is driven by whoever waits. */
+  public static Network inMemory(long seed) {
+    return new FakeNetwork(seed, true);
+  }
+
+  /** TCP connections over loopback. */
+  public static Network netty() {
+    return ServiceLoader.load(NetworkProvider.class).stream()
+        .map(ServiceLoader.Provider::get)
+        .filter(provider -> provider.name().equals("netty"))
+        .findFirst()
+        .orElseThrow()
+        .open(
+            new NetworkConfig(
+                UUID.randomUUID(),
+                UUID.randomUUID().toString().getBytes(StandardCharsets.US_ASCII),
+                InetAddress.getLoopbackAddress(),
+                NetworkConfig.PortRange.ANY,
+                Duration.ofSeconds(5)));
   }
 }

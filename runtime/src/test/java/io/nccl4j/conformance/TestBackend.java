@@ -9,11 +9,13 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.SpanRanks;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.cuda.StandIn;
 import io.nccl4j.property.Seed;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
@@ -40,6 +42,12 @@ final class TestBackend {
 
   static final long SEED = Seed.VALUE;
 
+  /** The hosts of the ranks, a pattern that goes on: 0,0,1,1 for example. One host without it. */
+  private static final String HOSTS = System.getProperty("nccl4j.test.hosts", "0");
+
+  /** Whether hosts reach each other over TCP, rather than in memory. */
+  private static final boolean NETTY = "netty".equals(System.getProperty("nccl4j.test.network"));
+
   /** Fails what hangs long before a test's own time is over. */
   static final CommunicatorConfig CONFIG =
       CommunicatorConfig.builder()
@@ -61,13 +69,9 @@ final class TestBackend {
 
   static Communicators communicators(int nranks, CommunicatorConfig config) {
     requireRoomFor(nranks);
-    String layout = System.getProperty("nccl4j.test.hosts");
-    if (layout != null && BACKEND == Backend.HOST) {
-      int[] pattern = java.util.Arrays.stream(layout.split(",")).mapToInt(Integer::parseInt).toArray();
-      int[] hostOf = IntStream.range(0, nranks).map(r -> pattern[r % pattern.length]).toArray();
-      if (java.util.Arrays.stream(hostOf).distinct().count() > 1) {
-        return io.nccl4j.SpanRanks.create(hostOf, config, SEED);
-      }
+    int[] hostOf = hostOf(nranks);
+    if (IntStream.of(hostOf).distinct().count() > 1) {
+      return SpanRanks.join(hostOf, config, NETTY ? SpanRanks.netty() : SpanRanks.inMemory(SEED));
     }
     List<Device> devices = IntStream.range(0, nranks).mapToObj(TestBackend::device).toList();
     Communicators communicators = Communicator.initAll(devices, config);
@@ -114,6 +118,16 @@ final class TestBackend {
     }
     streams.forEach(Stream::close);
     buffers.forEach(DeviceBuffer::close);
+  }
+
+  private static int[] hostOf(int nranks) {
+    int[] pattern = Arrays.stream(HOSTS.split(",")).mapToInt(Integer::parseInt).toArray();
+    return IntStream.range(0, nranks).map(r -> pattern[r % pattern.length]).toArray();
+  }
+
+  /** Skips a test, saying so, of what ranks of one host know of each other. */
+  static void requireOneHost(String reason) {
+    Assumptions.assumeTrue(HOSTS.equals("0"), reason);
   }
 
   /** Skips a test, saying so, on real GPUs. */

@@ -25,7 +25,7 @@ final class DeviceRanks {
    */
   void compare() {
     for (HostRank rank : ranks) {
-      if (rank.collectives().isUncompared()) {
+      if (rank.isUncompared()) {
         rank.compare();
       }
     }

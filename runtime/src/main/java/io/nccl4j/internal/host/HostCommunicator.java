@@ -10,7 +10,6 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.EngineWork;
-import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
@@ -174,6 +173,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     if (health.isClosed()) {
       throw own.wording().closed();
     }
+    own.lookOutside();
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {
@@ -344,7 +344,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
       int color, int key, @Nullable CommunicatorConfig childConfig) {
     requireReady();
     MemoryBook.Account of = ((HostDevice) device()).account();
-    Split<HostWork> split = new Split<>(this, health, of, HostWork::new);
+    Split<HostWork> split = new Split<>(this, health, own.outside(), of, HostWork::new);
     return split.run(color, key, childConfig, HostCommunicator::attach);
   }
 
@@ -359,6 +359,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
       if (!health.isClosed()) {
         finishOwnWork();
         NcclException contradiction = own.compareFinally();
+        own.leaveOthers();
         health.close();
         depart();
         if (contradiction != null) {
@@ -377,10 +378,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     Progress.setRanks(LiveRanks.most());
     ((HostDevice) device()).ranks().remove(own);
     own.lanes().close();
-    Outside outside = own.outside();
-    if (outside != null) {
-      outside.close();
-    }
     if (staging != null) {
       heap.free(staging, health::peersAreQuiet);
     }

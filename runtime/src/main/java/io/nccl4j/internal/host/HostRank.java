@@ -92,11 +92,8 @@ final class HostRank extends Padded {
     collectives = new CollectiveEngine(view, outside);
     lanes = new LaneEngine(view);
     if (outside != null) {
-      outside.begin(
-          place.provisions().account(),
-          explanation.wording(),
-          e -> health.failUnlessClosed(e, RankState.codeOf(e)));
-      health.tell(outside::failed);
+      outside.begin(place.provisions().account(), explanation.wording(), health);
+      health.reach(outside);
     }
   }
 
@@ -111,6 +108,22 @@ final class HostRank extends Padded {
 
   CommunicatorConfig config() {
     return config;
+  }
+
+  // ---- other hosts
+
+  /** Takes what other hosts have sent, if there are any. */
+  void lookOutside() {
+    if (outside != null) {
+      outside.look();
+    }
+  }
+
+  /** Ends the way to other hosts. */
+  void leaveOthers() {
+    if (outside != null) {
+      outside.close();
+    }
   }
 
   // ---- its parts
@@ -217,6 +230,11 @@ final class HostRank extends Padded {
 
   // ---- contradictions between ranks
 
+  /** Whether others may contradict it without this rank's having looked. */
+  boolean isUncompared() {
+    return outside != null || collectives.isUncompared();
+  }
+
   /**
    * Compares what this rank called with what the others have shown by now, after operations in
    * which it did not look at all of them. Any thread, at any time; it waits for nothing.
@@ -224,6 +242,7 @@ final class HostRank extends Padded {
    * @throws MismatchException if ranks contradict each other
    */
   void compare() {
+    lookOutside();
     if (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
       return;
     }
@@ -249,6 +268,7 @@ final class HostRank extends Padded {
    * @return a contradiction that the program was not told of; null if there is none
    */
   @Nullable NcclException compareFinally() {
+    lookOutside();
     while (!COMPARING.compareAndSet(this, NOBODY, SOMEBODY)) {
       Thread.onSpinWait();
     }

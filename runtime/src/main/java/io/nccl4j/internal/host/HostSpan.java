@@ -30,8 +30,7 @@ public final class HostSpan {
     HostDevice own = (HostDevice) device;
     try {
       return HostCommunicator.attach(
-          Joining.join(
-              own, own.account(), nranks, id, here, rank, outside, config, HostWork::new));
+          Joining.join(own, own.account(), nranks, id, here, rank, outside, config, HostWork::new));
     } catch (RuntimeException | Error e) {
       outside.close();
       throw e;

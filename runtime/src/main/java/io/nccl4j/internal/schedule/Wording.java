@@ -43,6 +43,17 @@ public final class Wording {
     return between(a, b) + " at collective #" + seq + called(a, one, b, other);
   }
 
+  /**
+   * Two ranks call the same now, but what they called before shows that they must not, in words.
+   */
+  public String earlier(long seq, int a, int b, String call) {
+    return between(a, b)
+        + " on counts in collective #"
+        + seq
+        + ", or in a collective before it; both call "
+        + call;
+  }
+
   /** The failure that {@link #collectives} describes. */
   public static MismatchException differentCollectives(String problem) {
     return new MismatchException(

@@ -130,6 +130,17 @@ final class CarriedExchange {
     return isOut && finished == issued ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
   }
 
+  /** The direction in which no data goes hears at least what is called. */
+  private void mention(EngineWork w) {
+    int root = hosts.of(w.root);
+    boolean toRoot = w.operation.senders() == Party.ROOT;
+    for (int h = 0; h < hosts.count(); h++) {
+      if (h != host && (toRoot ? h == root : host == root)) {
+        wire.mention(hosts.leader(h), w);
+      }
+    }
+  }
+
   // ---- which windows there are: the same on every host
 
   private void begin(EngineWork w, CollectiveEngine engine, long from, boolean staged) {
@@ -153,6 +164,9 @@ final class CarriedExchange {
     isOut = longest > 0 && piece >= end;
     if (longest > 0) {
       skipEmpty(w);
+    }
+    if (first && w.operation.isRooted()) {
+      mention(w);
     }
     if (first && w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
       exchangeScalars(w, engine);
@@ -228,9 +242,7 @@ final class CarriedExchange {
     if (window.elements == 0) {
       return 1;
     }
-    return window.contributor == ALL
-        ? hosts.size(of)
-        : hosts.of(window.contributor) == of ? 1 : 0;
+    return window.contributor == ALL ? hosts.size(of) : hosts.of(window.contributor) == of ? 1 : 0;
   }
 
   /** The place of the {@code i}-th of them. */
@@ -422,7 +434,9 @@ final class CarriedExchange {
     long room = scalarRoom.offset();
     for (int i = 0; i < engine.places(); i++) {
       scalars[hosts.rank(host, i)] = engine.scalar(i);
-      scalarRoom.segment().set(ValueLayout.JAVA_LONG, room + (long) i * Long.BYTES, engine.scalar(i));
+      scalarRoom
+          .segment()
+          .set(ValueLayout.JAVA_LONG, room + (long) i * Long.BYTES, engine.scalar(i));
     }
     scalarsUnderWay = 0;
     long next = room + (long) engine.places() * Long.BYTES;

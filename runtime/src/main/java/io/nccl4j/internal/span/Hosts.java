@@ -20,7 +20,12 @@ public final class Hosts {
     int[] known = IntStream.of(hostOf).distinct().toArray();
     this.hostOf =
         IntStream.of(hostOf)
-            .map(h -> IntStream.range(0, known.length).filter(i -> known[i] == h).findFirst().orElseThrow())
+            .map(
+                h ->
+                    IntStream.range(0, known.length)
+                        .filter(i -> known[i] == h)
+                        .findFirst()
+                        .orElseThrow())
             .toArray();
     ranks = new int[known.length][];
     for (int h = 0; h < known.length; h++) {

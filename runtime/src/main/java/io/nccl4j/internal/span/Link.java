@@ -1,6 +1,7 @@
 package io.nccl4j.internal.span;
 
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The transfers between this rank and another one that follow each other, in both directions; the
@@ -37,6 +38,9 @@ final class Link {
 
   final long[] noteRequests = new long[Wire.NOTES];
   int notes;
+
+  /** The last collective that the peer is known to have called, if this rank has not yet. */
+  Wire.@Nullable Header ahead;
 
   /** Frames to send, frames that landed, headers of requests that landed, headers to send. */
   final MemorySegment frames;

@@ -59,6 +59,10 @@ final class PairExchange {
         Transfer t = wire.nextReceive(from, Wire.COLLECTIVES);
         place(t, w.recvBuffer(), w.recvStart(from) * size, w.recvCount(from) * size);
         begin(t, w);
+        if (w.operation.isRooted()) {
+          // No data goes this way: it hears at least what is called.
+          wire.mention(from, w);
+        }
       }
       int to = (rank + i) % nranks;
       if (span.isElsewhere(to) && w.sends(rank) && w.receives(to)) {

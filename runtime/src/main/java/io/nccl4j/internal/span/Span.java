@@ -1,8 +1,6 @@
 package io.nccl4j.internal.span;
 
-import io.nccl4j.AbortedException;
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
@@ -12,6 +10,7 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkDaemon;
 import io.nccl4j.internal.net.Port;
 import io.nccl4j.internal.net.PortCell;
@@ -25,12 +24,10 @@ import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
-import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -44,18 +41,12 @@ import org.jspecify.annotations.Nullable;
 public final class Span extends Outside {
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
-  private static final int REASON_BYTES = 1024;
-
-  private enum Cause {
-    FAILED,
-    ABORTED,
-    MISMATCH
-  }
 
   private final Hosts hosts;
   private final int rank;
   private final int host;
   private final long closeNanos;
+  private final Network network;
   private final PortCell cell;
   private final Port port;
   private final Wire wire;
@@ -69,15 +60,15 @@ public final class Span extends Outside {
   private Wording wording;
 
   @SuppressWarnings("NullAway.Init") // by begin
-  private Consumer<NcclException> fail;
+  private Own own;
 
   private @Nullable CarriedExchange carried;
 
   /** The thread that owns the port in a call of this class. */
   private volatile @Nullable Thread owner;
 
-  /** Why this rank has failed, for the others, who have not been told. */
-  private volatile @Nullable NcclException untold;
+  /** Whether something of this rank is news for the others. */
+  private volatile boolean untold;
 
   private volatile boolean isClosed;
 
@@ -88,11 +79,14 @@ public final class Span extends Outside {
   /**
    * A rank's way to the others.
    *
+   * @param network has the ports of communicators that are split off
    * @param port its own; this closes it
    * @param addresses of the ports of all ranks
    * @param closeNanos how long what was sent may take to leave when this is closed
    */
-  public Span(Hosts hosts, int rank, Port port, List<byte[]> addresses, long closeNanos) {
+  public Span(
+      Hosts hosts, int rank, Network network, Port port, List<byte[]> addresses, long closeNanos) {
+    this.network = network;
     this.hosts = hosts;
     this.rank = rank;
     this.port = port;
@@ -110,10 +104,10 @@ public final class Span extends Outside {
   }
 
   @Override
-  public void begin(MemoryBook.Account from, Wording words, Consumer<NcclException> onFailure) {
+  public void begin(MemoryBook.Account from, Wording words, Own of) {
     account = from;
     wording = words;
-    fail = onFailure;
+    own = of;
     if (isLeader()) {
       carried = new CarriedExchange(this, wire, hosts, rank);
     }
@@ -163,13 +157,15 @@ public final class Span extends Outside {
   protected int move(EngineWork w, CollectiveEngine engine) {
     boolean all = isCarried(w);
     CarriedExchange leading = carried;
-    if (all && leading == null) {
-      return Step.DONE;
-    }
     if (!tryOwn()) {
       return Step.BLOCKED;
     }
     try {
+      wire.call(w);
+      if (all && leading == null) {
+        check();
+        return Step.DONE;
+      }
       int moved = cell.poll();
       check();
       int result =
@@ -219,8 +215,7 @@ public final class Span extends Outside {
     if (!canBegin || wire.begun(peer, Wire.MESSAGES, sends) + 1 != (int) w.seq) {
       return false;
     }
-    Transfer t =
-        sends ? wire.nextSend(peer, Wire.MESSAGES) : wire.nextReceive(peer, Wire.MESSAGES);
+    Transfer t = sends ? wire.nextSend(peer, Wire.MESSAGES) : wire.nextReceive(peer, Wire.MESSAGES);
     HostBuffer buffer = sends ? w.sendBuffer() : w.recvBuffer();
     t.memory = buffer.segment();
     t.offset = buffer.offset();
@@ -292,7 +287,7 @@ public final class Span extends Outside {
         found = e;
         if (owner == null) {
           // The daemon polls, and nobody waits who would throw it.
-          fail.accept(e);
+          own.failUnlessClosed(e);
         }
       }
     }
@@ -303,8 +298,13 @@ public final class Span extends Outside {
     }
 
     @Override
-    public void failed(int peer, MemorySegment reason, long offset, long bytes) {
-      found(heard(peer, reason, offset, bytes));
+    public void contradiction(long call, long code, long count, int peer, Wire.Header theirs) {
+      found(describe(call, code, count, peer, theirs));
+    }
+
+    @Override
+    public void news(int peer, MemorySegment news, long offset) {
+      own.hear(peer, news, offset);
     }
 
     @Override
@@ -320,10 +320,7 @@ public final class Span extends Outside {
   private NcclException describe(Transfer own, Wire.Header theirs) {
     int peer = own.link.peer;
     String mine = Signature.describe(own.code, own.count);
-    String other =
-        Signature.isCode(theirs.code())
-            ? Signature.describe(theirs.code(), theirs.count())
-            : "an unknown operation";
+    String other = describe(theirs);
     if (own.link.lane == Wire.MESSAGES) {
       return Wording.differentMessages(
           own.sends
@@ -339,62 +336,83 @@ public final class Span extends Outside {
           own.sends ? "expects of" : "sends to",
           theirs.bytes() / own.elementBytes);
     }
-    return Wording.differentCollectives(wording.collectives(own.call, rank, mine, peer, other));
+    return describe(own.call, own.code, own.count, peer, theirs);
   }
 
-  private static NcclException heard(int peer, MemorySegment reason, long offset, long bytes) {
-    int cause = bytes < 1 ? 0 : reason.get(ValueLayout.JAVA_BYTE, offset);
-    byte[] text =
-        reason.asSlice(offset + Math.min(1, bytes), Math.max(0, bytes - 1)).toArray(ValueLayout.JAVA_BYTE);
-    String why = Failures.printable(text);
-    if (cause == Cause.MISMATCH.ordinal()) {
-      return Wording.differentCollectives(why + " (found by rank " + peer + ")");
-    }
-    if (cause == Cause.ABORTED.ordinal()) {
-      return new AbortedException(
-          "rank " + peer + " aborted the communicator: " + why,
-          "close it and create a new one",
-          List.of(peer));
-    }
-    return new PeerFailedException(
-        peer,
-        "rank " + peer + " failed: " + why,
-        "see that rank's message; close this communicator");
+  private NcclException describe(long call, long code, long count, int peer, Wire.Header theirs) {
+    String mine = Signature.describe(code, count);
+    String other = describe(theirs);
+    return Wording.differentCollectives(
+        mine.equals(other)
+            ? wording.earlier(call, rank, peer, mine)
+            : wording.collectives(call, rank, mine, peer, other));
+  }
+
+  private static String describe(Wire.Header theirs) {
+    return Signature.isCode(theirs.code())
+        ? Signature.describe(theirs.code(), theirs.count())
+        : "an unknown operation";
   }
 
   @Override
-  public void failed(NcclException cause) {
-    untold = cause;
-    if (owner == Thread.currentThread()) {
-      return;
-    }
-    if (tryOwn()) {
+  public void tell() {
+    untold = true;
+    if (owner != Thread.currentThread() && tryOwn()) {
       disown();
     }
   }
 
   /** By the owner. */
   private void tellOthers() {
-    NcclException cause = untold;
-    if (cause == null || isClosed) {
+    if (!untold || isClosed) {
       return;
     }
-    untold = null;
-    Cause kind =
-        cause instanceof MismatchException
-            ? Cause.MISMATCH
-            : cause instanceof AbortedException ? Cause.ABORTED : Cause.FAILED;
-    byte[] text = cause.problem().getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(text.length, REASON_BYTES);
-    MemorySegment reason = Arena.ofAuto().allocate(1L + length);
-    reason.set(ValueLayout.JAVA_BYTE, 0, (byte) kind.ordinal());
-    MemorySegment.copy(text, 0, reason, ValueLayout.JAVA_BYTE, 1, length);
+    untold = false;
+    MemorySegment news = Arena.ofAuto().allocate(NEWS_BYTES);
+    own.say(news, 0);
     for (int h = 0; h < hosts.count(); h++) {
       if (h != host) {
-        wire.farewell(hosts.leader(h), reason);
+        wire.tell(hosts.leader(h), news);
       }
     }
   }
+
+  @Override
+  public void look() {
+    if (owner != Thread.currentThread() && tryOwn()) {
+      try {
+        int ignored = cell.poll();
+      } finally {
+        disown();
+      }
+    }
+  }
+
+  // ---- splitting
+
+  @Override
+  public Offer offer() {
+    Port next = network.newPort();
+    return new Offer() {
+      @Override
+      public byte[] address() {
+        return next.address();
+      }
+
+      @Override
+      public Outside take(int newRank, int[] members, List<byte[]> addresses) {
+        Hosts some = new Hosts(IntStream.of(members).map(hosts::of).toArray());
+        return new Span(some, newRank, network, next, addresses, closeNanos);
+      }
+
+      @Override
+      public void giveBack() {
+        next.close();
+      }
+    };
+  }
+
+  // ---- its end
 
   @Override
   public void abandon() {

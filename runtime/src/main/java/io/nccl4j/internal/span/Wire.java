@@ -1,5 +1,7 @@
 package io.nccl4j.internal.span;
 
+import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.net.Port;
 import java.lang.foreign.MemorySegment;
@@ -44,10 +46,13 @@ final class Wire implements Port.Landing {
   private static final long LINK_BYTES =
       2L * SLOTS * FRAME_BYTES + (long) (SLOTS + NOTES) * HEADER_BYTES;
 
+  /** How many collectives are remembered; a power of two. */
+  private static final int CALLS = 64;
+
   private static final int ANNOUNCEMENT = 1;
   private static final int REQUEST = 2;
   private static final int NOTE = 3;
-  private static final int FAREWELL = 4;
+  private static final int NEWS = 4;
   private static final int LANE_SHIFT = 56;
   private static final int LANE_MASK = 15;
 
@@ -65,8 +70,11 @@ final class Wire implements Port.Landing {
     /** A peer's transfer belongs to another operation, or has another size. */
     void contradiction(Transfer own, Header theirs);
 
-    /** A peer has failed, and says why. */
-    void failed(int peer, MemorySegment reason, long offset, long bytes);
+    /** A peer has called another collective under a number than this rank. */
+    void contradiction(long call, long code, long count, int peer, Header theirs);
+
+    /** A peer has something to say of itself. */
+    void news(int peer, MemorySegment news, long offset);
 
     /** A peer has sent what no rank of this library sends. */
     void nonsense(int peer, String what);
@@ -83,6 +91,17 @@ final class Wire implements Port.Landing {
   private final Listener listener;
   private final @Nullable Link[] links;
 
+  /** The last collectives of this rank, by number. */
+  private final long[] calls = new long[CALLS];
+
+  private final int[] words = new int[CALLS];
+  private final long[] codes = new long[CALLS];
+  private final long[] counts = new long[CALLS];
+  private long latest;
+
+  /** Whether a link has heard of a collective that this rank has not called. */
+  private boolean isAhead;
+
   /**
    * A wire on which nothing was sent.
    *
@@ -94,6 +113,59 @@ final class Wire implements Port.Landing {
     this.memory = memory;
     this.listener = listener;
     links = new Link[nranks * LANES];
+  }
+
+  // ---- what is called
+
+  /** This rank is at a collective; what peers have said of it is compared. */
+  void call(EngineWork w) {
+    if (latest == w.seq) {
+      return;
+    }
+    latest = w.seq;
+    int place = (int) w.seq & CALLS - 1;
+    calls[place] = w.seq;
+    words[place] = w.signature;
+    codes[place] = w.code();
+    counts[place] = w.count;
+    if (isAhead) {
+      isAhead = false;
+      for (Link link : links) {
+        Header heard = link == null ? null : link.ahead;
+        if (link != null && heard != null) {
+          link.ahead = null;
+          compare(link, heard);
+        }
+      }
+    }
+  }
+
+  /** Tells a peer what this rank calls, where nothing else does. */
+  void mention(int peer, EngineWork w) {
+    Link link = link(peer, COLLECTIVES);
+    if (!isFree(link.noteRequests, link.notes & NOTES - 1)) {
+      // What follows says it, too.
+      return;
+    }
+    long at = link.note(link.notes);
+    link.frames.set(INT, at + WORD, w.signature);
+    link.frames.set(LONG, at + BYTES, 0);
+    link.frames.set(LONG, at + CODE, w.code());
+    link.frames.set(LONG, at + COUNT, w.count);
+    link.frames.set(LONG, at + CALL, w.seq);
+    sendNote(link, NOTE, 0, at);
+  }
+
+  private void compare(Link link, Header heard) {
+    if (heard.call() > latest) {
+      link.ahead = heard;
+      isAhead = true;
+      return;
+    }
+    int place = (int) heard.call() & CALLS - 1;
+    if (calls[place] == heard.call() && words[place] != heard.word()) {
+      listener.contradiction(heard.call(), codes[place], counts[place], link.peer, heard);
+    }
   }
 
   // ---- transfers
@@ -222,7 +294,8 @@ final class Wire implements Port.Landing {
 
   private void sendData(Transfer t) {
     if (t.state == Transfer.ANNOUNCED && t.asked) {
-      t.request = port.send(t.link.peer, tag(Port.DATA, t.link, t.seq), t.memory, t.offset, t.bytes);
+      t.request =
+          port.send(t.link.peer, tag(Port.DATA, t.link, t.seq), t.memory, t.offset, t.bytes);
       t.state = t.request == Port.NONE ? Transfer.DONE : Transfer.SENDING;
     }
   }
@@ -266,8 +339,13 @@ final class Wire implements Port.Landing {
     if (of != null) {
       write(of, at);
     } else {
-      link.frames.set(INT, at + EXPECTS, link.expected);
+      link.frames.set(LONG, at + CALL, 0);
     }
+    sendNote(link, kind, seq, at);
+  }
+
+  private void sendNote(Link link, int kind, int seq, long at) {
+    link.frames.set(INT, at + EXPECTS, link.expected);
     link.told = link.expected;
     link.noteRequests[link.notes & NOTES - 1] =
         port.send(link.peer, tag(kind, link, seq), link.frames, at, HEADER_BYTES);
@@ -286,9 +364,7 @@ final class Wire implements Port.Landing {
   }
 
   private static long tag(int kind, Link link, int seq) {
-    return (long) kind << Port.KIND_SHIFT
-        | (long) link.lane << LANE_SHIFT
-        | seq & 0xffffffffL;
+    return (long) kind << Port.KIND_SHIFT | (long) link.lane << LANE_SHIFT | seq & 0xffffffffL;
   }
 
   // ---- what comes
@@ -296,8 +372,8 @@ final class Wire implements Port.Landing {
   @Override
   public void landed(int peer, long tag, MemorySegment from, long offset, long bytes) {
     int kind = (int) (tag >>> Port.KIND_SHIFT);
-    if (kind == FAREWELL) {
-      listener.failed(peer, from, offset, bytes);
+    if (kind == NEWS && bytes == Outside.NEWS_BYTES) {
+      listener.news(peer, from, offset);
       return;
     }
     int lane = (int) (tag >>> LANE_SHIFT) & LANE_MASK;
@@ -309,6 +385,10 @@ final class Wire implements Port.Landing {
     int expects = from.get(INT, offset + EXPECTS);
     link.peerExpects += Math.max(0, expects - link.peerExpects);
     int seq = (int) tag;
+    long call = from.get(LONG, offset + CALL);
+    if (lane == COLLECTIVES && call > 0 && isNews(call, from.get(INT, offset + WORD))) {
+      compare(link, header(from, offset));
+    }
     switch (kind) {
       case ANNOUNCEMENT -> {
         Transfer t = link.receive(seq);
@@ -335,6 +415,21 @@ final class Wire implements Port.Landing {
       case NOTE -> {}
       default -> listener.nonsense(peer, "a message of kind " + kind);
     }
+  }
+
+  /** Whether a peer says more than that it has called the same. */
+  private boolean isNews(long call, int word) {
+    int place = (int) call & CALLS - 1;
+    return calls[place] != call || words[place] != word;
+  }
+
+  private static Header header(MemorySegment from, long offset) {
+    return new Header(
+        from.get(INT, offset + WORD),
+        from.get(LONG, offset + BYTES),
+        from.get(LONG, offset + CODE),
+        from.get(LONG, offset + COUNT),
+        from.get(LONG, offset + CALL));
   }
 
   private static boolean isAhead(int seq, int last) {
@@ -371,21 +466,14 @@ final class Wire implements Port.Landing {
     if (word == t.word && bytes == t.bytes) {
       return true;
     }
-    listener.contradiction(
-        t,
-        new Header(
-            word,
-            bytes,
-            from.get(LONG, offset + CODE),
-            from.get(LONG, offset + COUNT),
-            from.get(LONG, offset + CALL)));
+    listener.contradiction(t, header(from, offset));
     return false;
   }
 
-  /** Tells a peer that this rank has failed. */
-  void farewell(int peer, MemorySegment reason) {
-    long ignored =
-        port.send(peer, (long) FAREWELL << Port.KIND_SHIFT, reason, 0, reason.byteSize());
+  /** Tells a peer something of this rank; the memory does not change any more. */
+  void tell(int peer, MemorySegment news) {
+    // A request need not be given back where the port is closed soon.
+    long ignored = port.send(peer, (long) NEWS << Port.KIND_SHIFT, news, 0, news.byteSize());
   }
 
   private Link link(int peer, int lane) {

@@ -24,9 +24,19 @@ public final class FakeNetwork implements Network {
 
   private final Random random;
   private final List<FakePort> ports = new ArrayList<>();
+  private final boolean movesAtPolls;
 
-  /** A network without ports. */
-  public FakeNetwork(long seed) {
+  FakeNetwork(long seed) {
+    this(seed, false);
+  }
+
+  /**
+   * A network without ports.
+   *
+   * @param movesAtPolls whether each poll of a port takes a step of the scheduler first
+   */
+  public FakeNetwork(long seed, boolean movesAtPolls) {
+    this.movesAtPolls = movesAtPolls;
     random = new Random(seed);
   }
 
@@ -40,12 +50,8 @@ public final class FakeNetwork implements Network {
   @Override
   public void close() {}
 
-  /**
-   * Moves some of what is under way; half of the time nothing, as networks do.
-   *
-   * @return false when all ports are closed
-   */
-  public synchronized boolean step() {
+  /** Moves some of what is under way; half of the time nothing, as networks do. */
+  synchronized void step() {
     for (FakePort port : ports) {
       for (Link link : port.links.values()) {
         if (random.nextBoolean()) {
@@ -53,7 +59,6 @@ public final class FakeNetwork implements Network {
         }
       }
     }
-    return ports.isEmpty() || ports.stream().anyMatch(port -> !port.isClosed);
   }
 
   /** A message under way; its bytes, or for data where they are read. */
@@ -309,6 +314,9 @@ public final class FakeNetwork implements Network {
     @Override
     public int poll(Landing landing) {
       int moved = 0;
+      if (movesAtPolls) {
+        step();
+      }
       while (true) {
         Arrived next;
         synchronized (FakeNetwork.this) {

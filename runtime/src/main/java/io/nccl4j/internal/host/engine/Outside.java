@@ -1,9 +1,11 @@
 package io.nccl4j.internal.host.engine;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.MemoryBook;
-import java.util.function.Consumer;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
 
 /**
  * One rank's way to the ranks of other hosts. The engines of a communicator that spans hosts leave
@@ -11,6 +13,43 @@ import java.util.function.Consumer;
  * waits for nothing.
  */
 public abstract class Outside {
+  /** Most bytes of what a rank says of itself. */
+  public static final int NEWS_BYTES = Layout.NEWS_BYTES;
+
+  /** The rank, as its way to the others sees it. Any thread may call it. */
+  public interface Own {
+    /** It fails, unless it is closed: then nothing happens. */
+    void failUnlessClosed(NcclException cause);
+
+    /**
+     * A rank of another host said something of itself: all ranks of this host see it from now on.
+     */
+    void hear(int rank, MemorySegment news, long offset);
+
+    /** Writes what there is to say of this rank, {@link #NEWS_BYTES} bytes. */
+    void say(MemorySegment news, long offset);
+  }
+
+  /** A port for a communicator that is being split off. */
+  public interface Offer {
+    /** Where the others reach it; at most {@link #ADDRESS_BYTES} bytes. */
+    byte[] address();
+
+    /**
+     * Its rank's way to the others.
+     *
+     * @param members the ranks here of those of the new communicator
+     * @param addresses of all of them
+     */
+    Outside take(int rank, int[] members, List<byte[]> addresses);
+
+    /** There is no new communicator. */
+    void giveBack();
+  }
+
+  /** Most bytes of an address. */
+  public static final int ADDRESS_BYTES = 512;
+
   /** A way that is not used yet. */
   protected Outside() {}
 
@@ -19,10 +58,14 @@ public abstract class Outside {
    *
    * @param account has the memory that it takes
    * @param wording names the communicator
-   * @param fail fails the rank, unless it has failed or is closed; any thread may call it
    */
-  public abstract void begin(
-      MemoryBook.Account account, Wording wording, Consumer<NcclException> fail);
+  public abstract void begin(MemoryBook.Account account, Wording wording, Own own);
+
+  /** Opens a port for a communicator that is being split off. */
+  public abstract Offer offer();
+
+  /** Takes what has come from the network, if nobody else does. Any thread. */
+  public abstract void look();
 
   /**
    * Whether one rank of each host carries the data of a collective for all of them, so that what
@@ -45,8 +88,8 @@ public abstract class Outside {
    */
   public abstract int step(EngineWork work);
 
-  /** The rank has failed, for the first time: tells the other hosts. Any thread. */
-  public abstract void failed(NcclException cause);
+  /** The rank has failed or leaves: tells the other hosts. Any thread. */
+  public abstract void tell();
 
   /** Ends what was begun for a work that is dropped: its buffers are the caller's afterwards. */
   public abstract void abandon();

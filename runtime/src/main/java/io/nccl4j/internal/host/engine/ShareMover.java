@@ -181,7 +181,8 @@ final class ShareMover extends Padded {
     if (inwards) {
       Copies.copy(buffer.segment(), own, engine.in[place], engine.inOffset[place] + staged, length);
     } else {
-      Copies.copy(engine.out[place], engine.outOffset[place] + staged, buffer.segment(), own, length);
+      Copies.copy(
+          engine.out[place], engine.outOffset[place] + staged, buffer.segment(), own, length);
     }
   }
 
@@ -310,7 +311,9 @@ final class ShareMover extends Padded {
     }
   }
 
-  /** A block of the rank at place {@code from}, in its input for this rank, to this rank's output. */
+  /**
+   * A block of the rank at place {@code from}, in its input for this rank, to this rank's output.
+   */
   private void pull(EngineWork w, int from) {
     int size = w.type.byteSize();
     boolean many = w.operation.sent().isMany();

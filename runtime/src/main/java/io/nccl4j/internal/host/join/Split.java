@@ -8,6 +8,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.host.life.LocalPart;
@@ -19,6 +20,9 @@ import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -43,18 +47,29 @@ public final class Split<W extends Work> {
   private final MemoryBook.Account account;
   private final Supplier<W> works;
   private final Agreement agreement;
+  private final @Nullable Outside outside;
+
+  /** Longs of an address, and its length. */
+  private static final int ADDRESS_LONGS = 1 + Outside.ADDRESS_BYTES / Long.BYTES;
 
   /**
    * A split to come.
    *
    * @param health of the parent's rank
+   * @param outside the way to the parent's ranks on other hosts; null if there are none
    * @param account has a control block until there is a communicator
    * @param works makes one
    */
-  public Split(Communicator parent, Health health, MemoryBook.Account account, Supplier<W> works) {
+  public Split(
+      Communicator parent,
+      Health health,
+      @Nullable Outside outside,
+      MemoryBook.Account account,
+      Supplier<W> works) {
     this.parent = parent;
     this.health = health;
     this.part = health.part();
+    this.outside = outside;
     this.account = account;
     this.works = works;
     agreement = new Agreement(parent, health, "split");
@@ -116,7 +131,7 @@ public final class Split<W extends Work> {
   }
 
   private <C> @Nullable C stayOut() {
-    long[] ignored = agreement.reach(null, -1);
+    long[] ignored = agreement.reach(null, values(-1, null));
     return null;
   }
 
@@ -134,18 +149,24 @@ public final class Split<W extends Work> {
             .findFirst()
             .orElseThrow();
     int[] processOf = IntStream.of(members).map(part::processOf).toArray();
+    int[] here = IntStream.range(0, members.length).filter(i -> part.isHere(members[i])).toArray();
+    int maker = here[0];
     Device device = parent.device();
     String name = config.name() == null ? parent.name() + "/" + color : config.name();
-    boolean spans = IntStream.of(processOf).distinct().count() > 1;
+    boolean spans = IntStream.of(here).map(i -> processOf[i]).distinct().count() > 1;
     NcclException refusal = null;
     Provisions<W> provisions = null;
     long handle = -1;
     LocalPart own = null;
+    Outside.Offer offer = null;
     try {
+      if (outside != null && here.length < members.length) {
+        offer = outside.offer();
+      }
       provisions = Provisions.take(rank, device, config, name, spans, works);
-      if (rank == 0) {
+      if (rank == maker) {
         handle = ProcessMemory.self().controlBlocks().create(account, members.length);
-        own = part(handle, members[0], processOf, 0);
+        own = part(handle, members[maker], processOf, rank);
       }
     } catch (NcclException e) {
       refusal = e;
@@ -155,10 +176,19 @@ public final class Split<W extends Work> {
               .causedBy(e);
     }
     LocalPart child;
+    Outside others = null;
     try {
-      long found = agreement.reach(refusal, handle)[members[0]];
-      child = own != null ? own : part(found, members[0], processOf, rank);
+      long[] all = agreement.reach(refusal, values(handle, offer));
+      int width = all.length / parent.nranks();
+      long found = all[members[maker] * width];
+      child = own != null ? own : part(found, members[maker], processOf, rank);
+      if (offer != null) {
+        others = offer.take(rank, members, addresses(all, width, members));
+      }
     } catch (RuntimeException | Error e) {
+      if (offer != null) {
+        offer.giveBack();
+      }
       if (own != null) {
         giveUp(own);
       }
@@ -176,7 +206,33 @@ public final class Split<W extends Work> {
         name,
         Objects.requireNonNull(provisions),
         start,
-        k -> whyNever(members[k]));
+        k -> whyNever(members[k]),
+        others);
+  }
+
+  /** What a rank says of its part in the child: where its control block is, and its port. */
+  private long[] values(long handle, Outside.@Nullable Offer offer) {
+    long[] values = new long[outside == null ? 1 : 1 + ADDRESS_LONGS];
+    values[0] = handle;
+    if (offer != null) {
+      byte[] address = offer.address();
+      values[1] = address.length;
+      ByteBuffer bytes = ByteBuffer.allocate(Outside.ADDRESS_BYTES).put(address);
+      bytes.clear().asLongBuffer().get(values, 2, ADDRESS_LONGS - 1);
+    }
+    return values;
+  }
+
+  private static List<byte[]> addresses(long[] all, int width, int[] members) {
+    List<byte[]> addresses = new ArrayList<>();
+    for (int k : members) {
+      ByteBuffer bytes = ByteBuffer.allocate(Outside.ADDRESS_BYTES);
+      bytes.asLongBuffer().put(all, k * width + 2, ADDRESS_LONGS - 1);
+      byte[] address = new byte[(int) all[k * width + 1]];
+      bytes.get(address);
+      addresses.add(address);
+    }
+    return addresses;
   }
 
   /**
@@ -247,7 +303,7 @@ public final class Split<W extends Work> {
    * memory is kept until all have left this call.
    */
   private void giveUp(LocalPart own) {
-    LocalPart.lost(own.control(), 0);
+    LocalPart.lost(own.control(), own.here()[0]);
     own.nobodyComesOnce(agreement.isRefused() ? () -> true : health::peersAreQuiet);
     own.leave();
   }

@@ -127,6 +127,9 @@ public final class Layout {
   static final long TEXT = REASON.add("text", TEXT_BYTES, Long.BYTES);
   static final long REASON_BYTES = REASON.bytes(LINE);
 
+  /** What ranks of other hosts hear of a rank: its state, its last collective, its reason. */
+  public static final int NEWS_BYTES = (int) (2 * Long.BYTES + REASON_BYTES);
+
   // What a rank has called.
 
   private static final Struct CALL = new Struct("collective");

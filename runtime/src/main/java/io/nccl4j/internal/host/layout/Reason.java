@@ -36,6 +36,16 @@ public record Reason(List<Integer> failedRanks, String text) {
     control.setPlain(at + Layout.TEXT_LENGTH, length);
   }
 
+  /** Copies what a rank wrote. */
+  static void copyOut(ControlBlock control, int rank, MemorySegment to, long offset) {
+    MemorySegment.copy(control.memory(), control.reason(rank), to, offset, Layout.REASON_BYTES);
+  }
+
+  /** The other way round, for a rank that cannot write here. */
+  static void copyIn(ControlBlock control, int rank, MemorySegment from, long offset) {
+    MemorySegment.copy(from, offset, control.memory(), control.reason(rank), Layout.REASON_BYTES);
+  }
+
   /** Reads the reason of a rank whose state says that it failed. */
   public static Reason read(ControlBlock control, int rank, int nranks) {
     long at = control.reason(rank);

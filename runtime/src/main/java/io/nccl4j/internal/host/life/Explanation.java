@@ -231,7 +231,10 @@ public final class Explanation {
     for (int k = 0; k < part.nranks(); k++) {
       if (!part.isHere(k)) {
         if (k == peer) {
-          text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k).append(", on another host");
+          text.append(text.isEmpty() ? "" : ", ")
+              .append("rank ")
+              .append(k)
+              .append(", on another host");
         }
         continue;
       }

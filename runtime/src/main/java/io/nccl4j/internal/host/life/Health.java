@@ -5,22 +5,24 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.Accord;
 import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.layout.ControlBlock;
+import io.nccl4j.internal.host.layout.News;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.layout.Reason;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.Failures;
+import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Whether one rank's communicator can go on: its own failure, the first one only, which it tells
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
-public final class Health implements Accord {
+public final class Health implements Accord, Outside.Own {
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
   private final ControlBlock control;
@@ -40,7 +42,7 @@ public final class Health implements Accord {
   private volatile boolean peersQuiet;
   private volatile boolean closed;
   private volatile @Nullable NcclException failure;
-  private volatile Consumer<NcclException> listener = cause -> {};
+  private volatile @Nullable Outside outside;
 
   /** A rank that has not failed. */
   public Health(
@@ -69,9 +71,28 @@ public final class Health implements Accord {
     return failure == null;
   }
 
-  /** Whom to tell of the first failure besides. */
-  public void tell(Consumer<NcclException> whom) {
-    listener = whom;
+  // ---- other hosts
+
+  /** There are ranks on other hosts, who are told of a failure, and tell of theirs. */
+  public void reach(Outside others) {
+    outside = others;
+  }
+
+  @Override
+  public synchronized void say(MemorySegment news, long offset) {
+    if (closed) {
+      news.asSlice(offset, Outside.NEWS_BYTES).fill((byte) 0);
+    } else {
+      News.write(control, rank, news, offset);
+    }
+  }
+
+  @Override
+  public synchronized void hear(int other, MemorySegment news, long offset) {
+    if (!closed) {
+      News.read(control, other, news, offset);
+      look();
+    }
   }
 
   // ---- own failure
@@ -103,8 +124,18 @@ public final class Health implements Accord {
     }
     control.advanceEpoch();
     failure = cause;
-    listener.accept(cause);
+    Outside others = outside;
+    if (others != null) {
+      others.tell();
+    }
     becomeQuietIfIdle();
+  }
+
+  @Override
+  public synchronized void failUnlessClosed(NcclException cause) {
+    if (!closed) {
+      fail(cause);
+    }
   }
 
   /** Fails it, unless it is closed and its control block may be gone. Any thread. */
@@ -116,7 +147,15 @@ public final class Health implements Accord {
   }
 
   /** Looks for failures of other ranks. Any thread may, while it is in no call of this rank. */
-  public synchronized void lookUnlessClosed() {
+  public void lookUnlessClosed() {
+    Outside others = outside;
+    if (others != null) {
+      others.look();
+    }
+    lookHere();
+  }
+
+  private synchronized void lookHere() {
     if (!closed) {
       look();
     }
