@@ -88,7 +88,7 @@ final class CarriedExchange {
     windowBytes =
         Math.clamp(
             Long.highestOneBit(ALL_WINDOWS_BYTES / nranks), LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES);
-    scratch = span.memory(DEPTH * elsewhere * windowBytes);
+    scratch = span.memory((long) DEPTH * elsewhere * windowBytes);
     scalarRoom = span.memory((long) nranks * Long.BYTES);
     for (int i = 0; i < DEPTH; i++) {
       windows[i] = new Window(here * (hosts.count() - 1) + elsewhere);

@@ -83,20 +83,20 @@ final class Link {
   }
 
   long sendFrame(int seq) {
-    return start + (seq & MASK) * Wire.FRAME_BYTES;
+    return start + (long) (seq & MASK) * Wire.FRAME_BYTES;
   }
 
   long landedFrame(int seq) {
-    return start + (Wire.SLOTS + (seq & MASK)) * Wire.FRAME_BYTES;
+    return start + (long) (Wire.SLOTS + (seq & MASK)) * Wire.FRAME_BYTES;
   }
 
   long askFrame(int seq) {
-    return start + 2L * Wire.SLOTS * Wire.FRAME_BYTES + (seq & MASK) * Wire.HEADER_BYTES;
+    return start + 2L * Wire.SLOTS * Wire.FRAME_BYTES + (long) (seq & MASK) * Wire.HEADER_BYTES;
   }
 
   long note(int number) {
     return start
         + 2L * Wire.SLOTS * Wire.FRAME_BYTES
-        + (Wire.SLOTS + (number & Wire.NOTES - 1)) * Wire.HEADER_BYTES;
+        + (long) (Wire.SLOTS + (number & Wire.NOTES - 1)) * Wire.HEADER_BYTES;
   }
 }
