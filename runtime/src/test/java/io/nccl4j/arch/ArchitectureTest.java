@@ -84,6 +84,8 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.host.join..")
           .layer("host")
           .definedBy("io.nccl4j.internal.host")
+          .layer("span")
+          .definedBy("io.nccl4j.internal.span..")
           .layer("cuda.driver")
           .definedBy("io.nccl4j.internal.cuda.driver..")
           .layer("cuda.memory")
@@ -157,6 +159,17 @@ final class ArchitectureTest {
               "host.kernel",
               "host.layout",
               "host.memory")
+          .whereLayer("span")
+          .mayOnlyAccessLayers(
+              "api",
+              "api.memory",
+              "spi",
+              "operation",
+              "schedule",
+              "net",
+              "host.kernel",
+              "host.memory",
+              "host.engine")
           .whereLayer("host.life")
           .mayOnlyAccessLayers(
               "api",
@@ -192,6 +205,7 @@ final class ArchitectureTest {
               "bindings",
               "host.layout",
               "host.memory",
+              "host.engine",
               "host.life")
           .whereLayer("host")
           .mayOnlyAccessLayers(
@@ -321,6 +335,7 @@ final class ArchitectureTest {
               "io.nccl4j.internal.diagnose..",
               "io.nccl4j.internal.liveness..",
               "io.nccl4j.internal.net..",
+              "io.nccl4j.internal.span..",
               "io.nccl4j.internal.host",
               "io.nccl4j.internal.host.kernel..",
               "io.nccl4j.internal.host.vector..",

@@ -3,6 +3,7 @@ package io.nccl4j.conformance;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.conformance.ProcessRanks.Selection;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -30,6 +31,28 @@ class ConformanceTest {
   @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
   void sampleInOneProcess(RankLayout layout, int nranks) throws Exception {
     assertNone(layout.run(nranks, Selection.cases(layout, nranks, false)));
+  }
+
+  /** Hosts of one rank and of several, of unequal size, and whose ranks alternate. */
+  @ParameterizedTest(name = "{0}, hosts {1}, {2}")
+  @CsvSource({
+    "THREADS, 0 1, memory",
+    "THREADS, 0 0 1 1, memory",
+    "VIRTUAL_THREADS, 0 1 0 2, memory",
+    "ONE_THREAD, 0 1 1 2 2 2, memory",
+    "THREADS, 1 0 2 0 1, memory",
+    "ONE_THREAD, 0 1 2 3 4 5 6 7, memory",
+    "THREADS, 0 0 1 1, netty",
+    "ONE_THREAD, 1 0 2 0 1, netty"
+  })
+  @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
+  void sampleOverHosts(RankLayout layout, String hosts, String network) throws Exception {
+    TestBackend.requireHost("cuda leaves the way between hosts to NCCL");
+    int[] hostOf = Arrays.stream(hosts.split(" ")).mapToInt(Integer::parseInt).toArray();
+    assertNone(
+        layout.run(
+            Selection.cases(layout, hostOf.length, false),
+            () -> TestBackend.overHosts(hostOf, TestBackend.CONFIG, network)));
   }
 
   @Tag("process")

@@ -395,6 +395,7 @@ class MismatchTest {
   @ParameterizedTest(name = "{0}")
   @MethodSource("lastOnes")
   void ofTheLastOperationEveryRankLearnsItWhenItLeaves(Row row) throws Exception {
+    TestBackend.requireOneHost("what another host has called takes its time to be known");
     try (Ranks ranks = new Ranks(row.nranks())) {
       Throwable[] thrown = callOnce(ranks, row);
       for (int rank = 0; rank < row.nranks(); rank++) {
@@ -413,6 +414,7 @@ class MismatchTest {
   @MethodSource("lastOnes")
   void ofTheLastOperationEveryRankLearnsItWhenItSynchronizesAnything(Row row) throws Exception {
     TestBackend.requireNoGpus("a root whose operation was over first learns it when it leaves");
+    TestBackend.requireOneHost("what another host has called takes its time to be known");
     try (Ranks ranks = new Ranks(row.nranks())) {
       Throwable[] thrown = callOnce(ranks, row);
       for (int rank = 0; rank < row.nranks(); rank++) {
@@ -429,6 +431,40 @@ class MismatchTest {
         }
         assertMismatch(row, rank, thrown[rank]);
       }
+    }
+  }
+
+  /** The same where what one calls takes its time to be known to the others. */
+  @ParameterizedTest(name = "{0}")
+  @MethodSource("lastOnes")
+  void ofTheLastOperationEveryRankLearnsItInTime(Row row) throws Exception {
+    TestBackend.requireNoGpus("a root whose operation was over first learns it when it leaves");
+    try (Ranks ranks = new Ranks(row.nranks())) {
+      Throwable[] thrown = callOnce(ranks, row);
+      for (int rank = 0; rank < row.nranks(); rank++) {
+        Stream stream = ranks.streams.get(rank);
+        int place = rank;
+        TestBackend.awaitOtherHosts(
+            () -> {
+              if (thrown[place] == null) {
+                thrown[place] = thrownBy(stream);
+              }
+              return thrown[place] != null;
+            });
+        if (thrown[place] == null) {
+          thrown[place] = thrownBy(stream);
+        }
+        assertMismatch(row, rank, thrown[rank]);
+      }
+    }
+  }
+
+  private static Throwable thrownBy(Stream stream) {
+    try {
+      stream.synchronize();
+      return null;
+    } catch (MismatchException e) {
+      return e;
     }
   }
 
@@ -495,7 +531,24 @@ class MismatchTest {
           assertThrows(MismatchException.class, stream::synchronize);
           stream.close();
         }
+        other.assertUsable();
       }
+      other.assertUsable();
+    }
+  }
+
+  /** It is told once, to whoever synchronizes first, and stays the failed communicator's. */
+  @Test
+  void otherCommunicatorsGoOnBesideAFailedOne() {
+    try (Ranks other = new Ranks(2);
+        Ranks failing = new Ranks(2)) {
+      for (int rank = 0; rank < 2; rank++) {
+        Stream stream = failing.streams.get(rank);
+        broadcast(2 + rank, DataType.INT32, 0)
+            .on(failing.get(rank), failing.in.get(rank), failing.out.get(rank), stream);
+      }
+      assertThrows(MismatchException.class, failing::synchronize);
+      assertThrows(MismatchException.class, failing::synchronize);
       other.assertUsable();
     }
   }

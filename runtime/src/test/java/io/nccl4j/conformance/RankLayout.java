@@ -11,6 +11,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Supplier;
 
 /** What the ranks are. */
 enum RankLayout {
@@ -40,11 +41,16 @@ enum RankLayout {
    */
   List<String> run(int nranks, List<Case> cases) throws Exception {
     TestBackend.requireRoomFor(nranks);
+    return run(cases, () -> TestBackend.communicators(nranks));
+  }
+
+  /** Runs cases with ranks that come from elsewhere. */
+  List<String> run(List<Case> cases, Supplier<Communicators> ranks) throws Exception {
     List<String> failures = Collections.synchronizedList(new ArrayList<>());
     int next = 0;
     while (next < cases.size() && failures.size() < MAX_FAILURES) {
       CaseLoop loop = new CaseLoop(cases, next, failures::add);
-      try (Communicators all = TestBackend.communicators(nranks)) {
+      try (Communicators all = ranks.get()) {
         switch (this) {
           case THREADS -> all.run(loop::run);
           case VIRTUAL_THREADS -> runOnVirtualThreads(all, loop);

@@ -45,8 +45,8 @@ final class TestBackend {
   /** The hosts of the ranks, a pattern that goes on: 0,0,1,1 for example. One host without it. */
   private static final String HOSTS = System.getProperty("nccl4j.test.hosts", "0");
 
-  /** Whether hosts reach each other over TCP, rather than in memory. */
-  private static final boolean NETTY = "netty".equals(System.getProperty("nccl4j.test.network"));
+  /** How hosts reach each other: memory or netty. */
+  private static final String NETWORK = System.getProperty("nccl4j.test.network", "memory");
 
   /** Fails what hangs long before a test's own time is over. */
   static final CommunicatorConfig CONFIG =
@@ -71,7 +71,7 @@ final class TestBackend {
     requireRoomFor(nranks);
     int[] hostOf = hostOf(nranks);
     if (IntStream.of(hostOf).distinct().count() > 1) {
-      return SpanRanks.join(hostOf, config, NETTY ? SpanRanks.netty() : SpanRanks.inMemory(SEED));
+      return overHosts(hostOf, config, NETWORK);
     }
     List<Device> devices = IntStream.range(0, nranks).mapToObj(TestBackend::device).toList();
     Communicators communicators = Communicator.initAll(devices, config);
@@ -120,6 +120,18 @@ final class TestBackend {
     buffers.forEach(DeviceBuffer::close);
   }
 
+  /** Ranks of this process that take each other for ranks of these hosts. */
+  static Communicators overHosts(int[] hostOf, CommunicatorConfig config, String network) {
+    return SpanRanks.join(
+        hostOf,
+        config,
+        switch (network) {
+          case "memory" -> SpanRanks.inMemory(SEED);
+          case "netty" -> SpanRanks.netty();
+          default -> throw new IllegalArgumentException(network);
+        });
+  }
+
   private static int[] hostOf(int nranks) {
     int[] pattern = Arrays.stream(HOSTS.split(",")).mapToInt(Integer::parseInt).toArray();
     return IntStream.range(0, nranks).map(r -> pattern[r % pattern.length]).toArray();
@@ -128,6 +140,13 @@ final class TestBackend {
   /** Skips a test, saying so, of what ranks of one host know of each other. */
   static void requireOneHost(String reason) {
     Assumptions.assumeTrue(HOSTS.equals("0"), reason);
+  }
+
+  /** Gives what one rank says time to come to other hosts; on one host all see it at once. */
+  static void awaitOtherHosts(BooleanSupplier condition) {
+    if (!HOSTS.equals("0")) {
+      boolean ignored = eventually(condition);
+    }
   }
 
   /** Skips a test, saying so, on real GPUs. */

@@ -255,7 +255,7 @@ final class HostRank extends Padded {
     } finally {
       COMPARING.setRelease(this, NOBODY);
     }
-    if (health.failure() instanceof MismatchException e) {
+    if (!told && health.failure() instanceof MismatchException e) {
       told();
       throw Failures.again(e);
     }

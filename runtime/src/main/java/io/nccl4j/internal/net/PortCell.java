@@ -13,6 +13,7 @@ public final class PortCell {
 
   private final Port port;
   private final Landing landing;
+  private final Runnable last;
   private final AtomicInteger owner = new AtomicInteger();
 
   /** Whether it was polled since the daemon last looked. */
@@ -24,8 +25,19 @@ public final class PortCell {
    * @param landing takes small messages, on the thread that polls
    */
   public PortCell(Port port, Landing landing) {
+    this(port, landing, () -> {});
+  }
+
+  /**
+   * A port that nobody owns.
+   *
+   * @param landing takes small messages, on the thread that polls
+   * @param last what each owner does before it ends to be that
+   */
+  public PortCell(Port port, Landing landing, Runnable last) {
     this.port = port;
     this.landing = landing;
+    this.last = last;
   }
 
   /** Makes the caller the owner if there is none. */
@@ -35,7 +47,11 @@ public final class PortCell {
 
   /** Ends that. Whoever closes the port never does. */
   public void disown() {
-    owner.setRelease(FREE);
+    try {
+      last.run();
+    } finally {
+      owner.setRelease(FREE);
+    }
   }
 
   /** The port, for its owner. */

@@ -22,19 +22,21 @@ public final class Signature {
 
   private Signature() {}
 
-  /** Packs what identifies an operation besides its count. */
+  /** Packs what identifies an operation besides its count. No operation has code 0. */
   public static long code(Operation operation, int type, int reduction, int root) {
-    return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | operation.number();
+    return (long) root << 32 | (long) reduction << 16 | (long) type << 8 | operation.number() + 1;
   }
 
   /** The operation of a code. */
   public static Operation operation(long code) {
-    return Operation.of((int) code & 0xff);
+    return Operation.of(((int) code & 0xff) - 1);
   }
 
   /** Whether some operation has this code: it may come from another process. */
   public static boolean isCode(long code) {
-    return ((int) code & 0xff) < Operation.count()
+    int number = ((int) code & 0xff) - 1;
+    return number >= 0
+        && number < Operation.count()
         && ((int) (code >>> 8) & 0xff) < TYPES
         && ((int) (code >>> 16) & 0xffff) < REDUCTIONS;
   }

@@ -99,7 +99,7 @@ public final class Span extends Outside {
       }
     }
     wire = new Wire(port, nranks, this::memory, new Events());
-    cell = new PortCell(port, wire);
+    cell = new PortCell(port, wire, this::tellOthers);
     pairs = new PairExchange(this, wire, rank, nranks);
   }
 
@@ -234,6 +234,11 @@ public final class Span extends Outside {
     if (peer >= 0 && isElsewhere(peer)) {
       String ended = port.error(peer);
       if (ended != null) {
+        if (cell.poll() > 0) {
+          // What it sent before its end may say why.
+          return Step.MOVED;
+        }
+        check();
         throw lost(peer, ended);
       }
     }
@@ -251,7 +256,6 @@ public final class Span extends Outside {
   }
 
   private void disown() {
-    tellOthers();
     owner = null;
     cell.disown();
   }
@@ -261,6 +265,8 @@ public final class Span extends Outside {
   private void check() {
     if (port.failures() != failures) {
       failures = port.failures();
+      // What they sent before may say why.
+      int ignored = cell.poll();
       for (int k = 0; k < hosts.nranks() && found == null; k++) {
         String ended = isElsewhere(k) ? port.error(k) : null;
         if (ended != null) {
@@ -285,10 +291,8 @@ public final class Span extends Outside {
     private void found(NcclException e) {
       if (found == null) {
         found = e;
-        if (owner == null) {
-          // The daemon polls, and nobody waits who would throw it.
-          own.failUnlessClosed(e);
-        }
+        // Perhaps nobody takes a step who would throw it.
+        own.failUnlessClosed(e);
       }
     }
 
@@ -342,16 +346,23 @@ public final class Span extends Outside {
   private NcclException describe(long call, long code, long count, int peer, Wire.Header theirs) {
     String mine = Signature.describe(code, count);
     String other = describe(theirs);
+    if (!mine.equals(other)) {
+      return Wording.differentCollectives(wording.collectives(call, rank, mine, peer, other));
+    }
+    String earlier = describe(wire.codeOf(call - 1), wire.countOf(call - 1));
+    String theirEarlier = describe(theirs.earlierCode(), theirs.earlierCount());
     return Wording.differentCollectives(
-        mine.equals(other)
+        earlier.equals(theirEarlier)
             ? wording.earlier(call, rank, peer, mine)
-            : wording.collectives(call, rank, mine, peer, other));
+            : wording.collectives(call - 1, rank, earlier, peer, theirEarlier));
   }
 
   private static String describe(Wire.Header theirs) {
-    return Signature.isCode(theirs.code())
-        ? Signature.describe(theirs.code(), theirs.count())
-        : "an unknown operation";
+    return describe(theirs.code(), theirs.count());
+  }
+
+  private static String describe(long code, long count) {
+    return Signature.isCode(code) ? Signature.describe(code, count) : "an unknown operation";
   }
 
   @Override
@@ -362,7 +373,7 @@ public final class Span extends Outside {
     }
   }
 
-  /** By the owner. */
+  /** By the owner, the daemon too: at its end, or at the next one's. */
   private void tellOthers() {
     if (!untold || isClosed) {
       return;

@@ -40,7 +40,7 @@ final class Wire implements Port.Landing {
   /** Most headers under way; a power of two. */
   static final int NOTES = 64;
 
-  static final int HEADER_BYTES = 40;
+  static final int HEADER_BYTES = 56;
   static final int FRAME_BYTES = HEADER_BYTES + EAGER_BYTES;
 
   private static final long LINK_BYTES =
@@ -64,6 +64,8 @@ final class Wire implements Port.Landing {
   private static final int CODE = 16;
   private static final int COUNT = 24;
   private static final int CALL = 32;
+  private static final int EARLIER_CODE = 40;
+  private static final int EARLIER_COUNT = 48;
 
   /** Hears of what is not as it must be. */
   interface Listener {
@@ -80,8 +82,19 @@ final class Wire implements Port.Landing {
     void nonsense(int peer, String what);
   }
 
-  /** What a peer says of a transfer. */
-  record Header(int word, long bytes, long code, long count, long call) {}
+  /**
+   * What a peer says of a transfer.
+   *
+   * @param earlierCode of the collective before, 0 if it does not say
+   */
+  record Header(
+      int word,
+      long bytes,
+      long code,
+      long count,
+      long call,
+      long earlierCode,
+      long earlierCount) {}
 
   /** Memory for frames. */
   record Frames(MemorySegment segment, long offset) {}
@@ -152,8 +165,19 @@ final class Wire implements Port.Landing {
     link.frames.set(LONG, at + BYTES, 0);
     link.frames.set(LONG, at + CODE, w.code());
     link.frames.set(LONG, at + COUNT, w.count);
-    link.frames.set(LONG, at + CALL, w.seq);
+    writeCall(link.frames, at, w.seq);
     sendNote(link, NOTE, 0, at);
+  }
+
+  /** The code of a collective of this rank; 0 if it is not remembered. */
+  long codeOf(long call) {
+    int place = (int) call & CALLS - 1;
+    return calls[place] == call ? codes[place] : 0;
+  }
+
+  /** The count of one that is. */
+  long countOf(long call) {
+    return counts[(int) call & CALLS - 1];
   }
 
   private void compare(Link link, Header heard) {
@@ -339,7 +363,7 @@ final class Wire implements Port.Landing {
     if (of != null) {
       write(of, at);
     } else {
-      link.frames.set(LONG, at + CALL, 0);
+      writeCall(link.frames, at, 0);
     }
     sendNote(link, kind, seq, at);
   }
@@ -352,7 +376,7 @@ final class Wire implements Port.Landing {
     link.notes++;
   }
 
-  private static void write(Transfer t, long at) {
+  private void write(Transfer t, long at) {
     MemorySegment frames = t.link.frames;
     frames.set(INT, at + WORD, t.word);
     frames.set(INT, at + EXPECTS, t.link.expected);
@@ -360,7 +384,13 @@ final class Wire implements Port.Landing {
     frames.set(LONG, at + BYTES, t.bytes);
     frames.set(LONG, at + CODE, t.code);
     frames.set(LONG, at + COUNT, t.count);
-    frames.set(LONG, at + CALL, t.call);
+    writeCall(frames, at, t.link.lane == COLLECTIVES ? t.call : 0);
+  }
+
+  private void writeCall(MemorySegment frames, long at, long call) {
+    frames.set(LONG, at + CALL, call);
+    frames.set(LONG, at + EARLIER_CODE, call == 0 ? 0 : codeOf(call - 1));
+    frames.set(LONG, at + EARLIER_COUNT, countOf(call - 1));
   }
 
   private static long tag(int kind, Link link, int seq) {
@@ -429,7 +459,9 @@ final class Wire implements Port.Landing {
         from.get(LONG, offset + BYTES),
         from.get(LONG, offset + CODE),
         from.get(LONG, offset + COUNT),
-        from.get(LONG, offset + CALL));
+        from.get(LONG, offset + CALL),
+        from.get(LONG, offset + EARLIER_CODE),
+        from.get(LONG, offset + EARLIER_COUNT));
   }
 
   private static boolean isAhead(int seq, int last) {

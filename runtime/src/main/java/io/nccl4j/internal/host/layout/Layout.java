@@ -128,7 +128,7 @@ public final class Layout {
   static final long REASON_BYTES = REASON.bytes(LINE);
 
   /** What ranks of other hosts hear of a rank: its state, its last collective, its reason. */
-  public static final int NEWS_BYTES = (int) (2 * Long.BYTES + REASON_BYTES);
+  public static final int NEWS_BYTES = (int) (8 * Long.BYTES + REASON_BYTES);
 
   // What a rank has called.
 

@@ -124,6 +124,16 @@ public final class Ledger extends Padded {
     return whole && Signature.isCode(call.code) ? call : null;
   }
 
+  /** Notes the collective of a rank that cannot write here, if it is one. */
+  void mirror(int rank, Call call) {
+    if (Signature.isCode(call.code)) {
+      long place =
+          control.ledger(rank) + Layout.CALLS + (call.seq & COLLECTIVES - 1) * Layout.CALL_BYTES;
+      control.setPlain(place + Layout.CALL_CODE, call.code);
+      control.setPlain(place + Layout.CALL_COUNT, call.count);
+    }
+  }
+
   /** A rank's send to, or receive from, a peer; null if it is not (or no longer) there. */
   public @Nullable Call findMessage(int rank, Operation operation, int peer, long seq) {
     for (int i = 0; i < MESSAGES; i++) {

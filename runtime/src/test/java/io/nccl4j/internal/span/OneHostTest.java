@@ -1,0 +1,48 @@
+package io.nccl4j.internal.span;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.internal.bootstrap.ChildJvm;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Who stays on one machine pays nothing for the network, not even the loading of its classes. */
+@Timeout(60)
+final class OneHostTest {
+  private static final List<String> ROOMS =
+      List.of("io.nccl4j.internal.span.", "io.nccl4j.internal.net.", "io.netty.");
+
+  @TempDir Path folder;
+
+  @Test
+  void oneHostLoadsNoClassOfTheNetwork() throws Exception {
+    List<String> apart = loaded("apart");
+    assertTrue(apart.contains(Span.class.getName()), apart::toString);
+    assertTrue(apart.contains("io.nccl4j.internal.net.PortCell"), apart::toString);
+    assertEquals(List.of(), loaded("together"));
+  }
+
+  private List<String> loaded(String ranks) throws Exception {
+    Path log = folder.resolve(ranks);
+    try (ChildJvm child =
+        ChildJvm.start(
+            List.of(
+                "--enable-native-access=ALL-UNNAMED",
+                "-Xlog:class+load:file=" + log + "::filecount=0"),
+            OneHostMain.class,
+            ranks)) {
+      child.expect("used");
+    }
+    return Files.readAllLines(log).stream()
+        .flatMap(line -> List.of(line.split(" ")).stream())
+        .filter(word -> ROOMS.stream().anyMatch(word::startsWith))
+        .filter(name -> !name.equals(OneHostMain.class.getName()) && !name.contains("$$Lambda"))
+        .distinct()
+        .toList();
+  }
+}
