@@ -70,6 +70,9 @@ public final class Signature {
 
   /** An operation in words, for example {@code allReduce(1024 float, sum)}. */
   public static String describe(long code, long count) {
+    if (!isCode(code)) {
+      return "an unknown operation";
+    }
     Operation operation = operation(code);
     if (operation.sent() == Shape.NOTHING && !operation.isRooted()) {
       return operation.label() + "()";

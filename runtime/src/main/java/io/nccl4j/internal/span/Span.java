@@ -349,8 +349,8 @@ public final class Span extends Outside {
     if (!mine.equals(other)) {
       return Wording.differentCollectives(wording.collectives(call, rank, mine, peer, other));
     }
-    String earlier = describe(wire.codeOf(call - 1), wire.countOf(call - 1));
-    String theirEarlier = describe(theirs.earlierCode(), theirs.earlierCount());
+    String earlier = Signature.describe(wire.codeOf(call - 1), wire.countOf(call - 1));
+    String theirEarlier = Signature.describe(theirs.earlierCode(), theirs.earlierCount());
     return Wording.differentCollectives(
         earlier.equals(theirEarlier)
             ? wording.earlier(call, rank, peer, mine)
@@ -358,11 +358,7 @@ public final class Span extends Outside {
   }
 
   private static String describe(Wire.Header theirs) {
-    return describe(theirs.code(), theirs.count());
-  }
-
-  private static String describe(long code, long count) {
-    return Signature.isCode(code) ? Signature.describe(code, count) : "an unknown operation";
+    return Signature.describe(theirs.code(), theirs.count());
   }
 
   @Override
