@@ -156,7 +156,7 @@ final class ShareMover extends Padded {
   }
 
   void copyOut(EngineWork w) {
-    if (w.receives(rank)) {
+    if (w.receives(rank) && !comesFromElsewhere(w)) {
       boolean many = w.operation.received().isMany();
       int blocks = many ? blocks(w) : 1;
       for (int b = 0; b < blocks; b++) {
@@ -164,6 +164,14 @@ final class ShareMover extends Padded {
         stage(w, false, w.recvBuffer(), w.recvStart(k), w.recvCount(k), k);
       }
     }
+  }
+
+  /** Whether all that this rank receives comes from another host, straight into its buffer. */
+  private boolean comesFromElsewhere(EngineWork w) {
+    return outside != null
+        && !outside.isCarried(w)
+        && w.operation.senders() == Party.ROOT
+        && view.placeOf[w.root] < 0;
   }
 
   /**
