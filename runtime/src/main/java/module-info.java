@@ -14,11 +14,14 @@ module io.nccl4j.runtime {
   exports io.nccl4j.memory;
 
   uses io.nccl4j.Provider;
+  uses io.nccl4j.internal.host.SpanProvider;
   uses io.nccl4j.internal.net.NetworkProvider;
   uses io.nccl4j.internal.spi.BackendProvider;
 
   provides io.nccl4j.Provider with
       io.nccl4j.internal.core.CoreProvider;
+  provides io.nccl4j.internal.host.SpanProvider with
+      io.nccl4j.internal.span.SpanJoin;
   provides io.nccl4j.internal.net.NetworkProvider with
       io.nccl4j.internal.net.netty.NettyProvider;
   provides io.nccl4j.internal.spi.BackendProvider with

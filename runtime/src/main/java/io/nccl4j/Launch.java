@@ -33,10 +33,13 @@ import java.util.OptionalInt;
  *
  * <p>{@code NCCL4J_LAUNCHER} names the one to believe, or {@code none}.
  *
- * <p>Launchers pass on no secret. On one machine the process with rank 0 leaves the unique id in a
- * folder that only its user can enter, under a name that identifies the job. Across machines {@code
- * NCCL4J_RENDEZVOUS_DIR} names such a folder that they all share. {@code NCCL4J_UNIQUE_ID} or
- * {@code NCCL4J_UNIQUE_ID_FILE}, if set, are used instead.
+ * <p>Across machines the unique id goes through the launcher where it has PMIx or PMI, version 1.
+ * Others pass on no secret. On one machine the process with rank 0 leaves the unique id in a folder
+ * that only its user can enter, under a name that identifies the job. Across machines {@code
+ * NCCL4J_RENDEZVOUS_DIR} names such a folder that they all share, or {@code NCCL4J_RENDEZVOUS}, as
+ * {@code tcp://host:port}, says where the process with rank 0 listens, and {@code NCCL4J_SECRET} or
+ * {@code NCCL4J_SECRET_FILE} has a secret of all processes: then no id need travel. {@code
+ * NCCL4J_UNIQUE_ID} or {@code NCCL4J_UNIQUE_ID_FILE}, if set, are used instead.
  *
  * <p>Not thread-safe.
  */

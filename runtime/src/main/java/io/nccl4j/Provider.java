@@ -43,8 +43,8 @@ public interface Provider {
   /** See {@link Device#all(Backend)}. */
   List<Device> devices(Backend backend);
 
-  /** See {@link UniqueId#create(Backend)}: {@value UniqueId#BYTES} bytes. */
-  byte[] createUniqueId(Backend backend);
+  /** See {@link UniqueId#create(Backend, UniqueId.Reach)}: {@value UniqueId#BYTES} bytes. */
+  byte[] createUniqueId(Backend backend, UniqueId.Reach reach);
 
   /** A mark that identifies this process among all present and past ones, for {@link #isGone}. */
   String processMark();

@@ -33,19 +33,43 @@ public final class UniqueId {
     this.file = file;
   }
 
+  /** How far the ranks may be apart that meet by an id. */
+  public enum Reach {
+    /** On one machine: nothing outside it can reach the rendezvous. */
+    MACHINE,
+
+    /**
+     * On any machines that reach this one by TCP. The creating process listens at a free port of
+     * the interface that {@code NCCL4J_NETWORK_INTERFACE} names, or else of the default route.
+     */
+    NETWORK
+  }
+
   /** Creates an id for the backend that {@link Backend#AUTO} chooses. */
   public static UniqueId create() {
     return create(Backend.AUTO);
   }
 
   /**
-   * Creates an id.
+   * Creates an id for ranks on this machine; those of NCCL may be on any.
    *
    * @throws BackendUnavailableException if the backend cannot run here; the message says why
    */
   public static UniqueId create(Backend backend) {
+    return create(backend, Reach.MACHINE);
+  }
+
+  /**
+   * Creates an id.
+   *
+   * @param reach where the ranks may be; NCCL's ids always reach them all
+   * @throws BackendUnavailableException if the backend cannot run here; the message says why
+   * @throws SystemErrorException if this process cannot listen
+   */
+  public static UniqueId create(Backend backend, Reach reach) {
     Provider provider = Provider.get();
-    return new UniqueId(provider.createUniqueId(backend), provider.processMark(), null);
+    byte[] bytes = provider.createUniqueId(backend, Require.present(reach, "reach"));
+    return new UniqueId(bytes, provider.processMark(), null);
   }
 
   /**

@@ -39,6 +39,7 @@ public final class SpanRanks {
     for (int h = 0; h < hosts.count(); h++) {
       ids.put(h, UniqueId.create(Backend.HOST));
     }
+    String name = "comm-" + Integer.toHexString(ids.hashCode() & 0xffffff);
     List<CompletableFuture<Communicator>> joining = new ArrayList<>();
     for (int r = 0; r < nranks; r++) {
       int rank = r;
@@ -55,7 +56,8 @@ public final class SpanRanks {
                       hosts.ranks(hosts.of(rank)),
                       rank,
                       config,
-                      span),
+                      span,
+                      name),
               task -> Thread.ofPlatform().name("join-" + rank).start(task)));
     }
     try {

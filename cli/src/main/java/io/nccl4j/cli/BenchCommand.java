@@ -42,7 +42,10 @@ import picocli.CommandLine.ParameterException;
       "  NCCL4J_RANK            the process's first rank",
       "  NCCL4J_NRANKS          number of ranks in all processes",
       "  NCCL4J_UNIQUE_ID       the same token in each, or",
-      "  NCCL4J_UNIQUE_ID_FILE  a file to which rank 0 writes it until all have read it",
+      "  NCCL4J_UNIQUE_ID_FILE  a file to which rank 0 writes it until all have read it, or",
+      "  NCCL4J_RENDEZVOUS      tcp://HOST:PORT of rank 0, and the same NCCL4J_SECRET in each: on"
+          + " any",
+      "                         machines",
       "",
       "Exit code: 0 no checked element is wrong, 1 internal error, 2 bad option, 3 failure,",
       "4 timeout, 7 wrong data."

@@ -8,8 +8,10 @@ import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
+import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Tag;
@@ -28,6 +30,8 @@ class RankProcessesTest {
   // 131072 sizes take far longer than any test, which ends it.
   private static final String LONG =
       "allreduce --backend host -b 8 -e 1M -i 8 -n 1000 -w 0 --procs 2";
+
+  private static final String SECRET_FILE = "NCCL4J_SECRET_FILE";
 
   @TempDir Path folder;
 
@@ -165,11 +169,37 @@ class RankProcessesTest {
     assertFalse(Files.exists(file));
   }
 
+  /** As on two machines: they meet over TCP, and exchange data over it. */
+  @Test
+  void processesOfTwoHostsRunTogether() throws Exception {
+    Path secret = Files.writeString(folder.resolve("secret"), "as long as it has to be");
+    together(
+        Map.of("NCCL4J_RENDEZVOUS", "tcp://localhost:" + freePort(), SECRET_FILE, "" + secret));
+  }
+
+  @Test
+  void anAddressWithoutASecretIsRefused() throws Exception {
+    Map<String, String> environment =
+        Map.of(
+            "NCCL4J_RENDEZVOUS", "tcp://localhost:29400", "NCCL4J_RANK", "0", "NCCL4J_NRANKS", "2");
+    try (Jvm one = Jvm.start(folder, "one", environment, SHORT)) {
+      assertEquals(3, one.await(), () -> read(one.err()));
+      String said = String.join("\n", one.errLines());
+      assertTrue(said.contains("no secret") && said.contains("NCCL4J_SECRET"), said);
+    }
+  }
+
+  private static int freePort() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0)) {
+      return socket.getLocalPort();
+    }
+  }
+
   private void together(Map<String, String> meeting) throws Exception {
-    Map<String, String> first = new java.util.HashMap<>(meeting);
-    first.putAll(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "2"));
-    Map<String, String> second = new java.util.HashMap<>(meeting);
-    second.putAll(Map.of("NCCL4J_RANK", "1", "NCCL4J_NRANKS", "2"));
+    Map<String, String> first = new HashMap<>(meeting);
+    first.putAll(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "2", "NCCL4J_HOSTID", "a"));
+    Map<String, String> second = new HashMap<>(meeting);
+    second.putAll(Map.of("NCCL4J_RANK", "1", "NCCL4J_NRANKS", "2", "NCCL4J_HOSTID", "b"));
     try (Jvm one = Jvm.start(folder, "one", first, SHORT);
         Jvm two = Jvm.start(folder, "two", second, SHORT)) {
       assertEquals(0, one.await(), () -> read(one.err()));

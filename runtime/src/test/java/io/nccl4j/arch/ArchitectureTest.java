@@ -163,13 +163,16 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers(
               "api",
               "api.memory",
+              "machine",
               "spi",
               "operation",
               "schedule",
+              "bootstrap",
               "net",
               "host.kernel",
               "host.memory",
-              "host.engine")
+              "host.engine",
+              "host")
           .whereLayer("host.life")
           .mayOnlyAccessLayers(
               "api",

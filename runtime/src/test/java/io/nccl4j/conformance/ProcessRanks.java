@@ -78,7 +78,9 @@ final class ProcessRanks {
   private static int runFrom(
       int start, RankLayout layout, int nranks, boolean all, int seconds, List<String> failures)
       throws Exception {
-    String id = UniqueId.create(TestBackend.BACKEND).toString();
+    boolean hosts = layout == RankLayout.HOSTS;
+    UniqueId.Reach reach = hosts ? UniqueId.Reach.NETWORK : UniqueId.Reach.MACHINE;
+    String id = UniqueId.create(TestBackend.BACKEND, reach).toString();
     int ranksOfProcess = layout == RankLayout.MIXED ? nranks / 2 : 1;
     List<Child> children = new ArrayList<>();
     try {
@@ -94,6 +96,9 @@ final class ProcessRanks {
                 Integer.toString(first),
                 Integer.toString(ranksOfProcess));
         builder.environment().put(ID, id);
+        if (hosts) {
+          builder.environment().put("NCCL4J_HOSTID", Integer.toString(2 * first / nranks));
+        }
         children.add(new Child(builder.start(), failures, agreed));
       }
       long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);

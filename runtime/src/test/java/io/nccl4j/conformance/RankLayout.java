@@ -24,13 +24,15 @@ enum RankLayout {
   /** A process each. */
   PROCESSES,
   /** Two processes with half of the ranks as threads each. */
-  MIXED;
+  MIXED,
+  /** A process each, which takes those of the other half for processes of another host. */
+  HOSTS;
 
   /** After so many failures the rest is not worth waiting for. */
   static final int MAX_FAILURES = 8;
 
   boolean inProcess() {
-    return this != PROCESSES && this != MIXED;
+    return this != PROCESSES && this != MIXED && this != HOSTS;
   }
 
   /**

@@ -34,6 +34,8 @@ import org.jspecify.annotations.Nullable;
  * {@code rounds_us} are added.
  */
 public final class JsonWriter implements RunListener, AutoCloseable {
+  private static final List<String> SECRETS = List.of("NCCL4J_SECRET", "NCCL4J_UNIQUE_ID");
+
   private static final int SCHEMA = 3;
 
   private final JsonFile file;
@@ -74,12 +76,12 @@ public final class JsonWriter implements RunListener, AutoCloseable {
     return file.path();
   }
 
-  /** The variables that may be written: those of NCCL, CUDA and nccl4j but for the secret. */
+  /** The variables that may be written: those of NCCL, CUDA and nccl4j but for the secrets. */
   static List<String> shown(Map<String, String> environment) {
     return new TreeMap<>(environment)
         .entrySet().stream()
             .filter(e -> e.getKey().matches("(NCCL|CUDA|NCCL4J)_.*"))
-            .filter(e -> !e.getKey().equals("NCCL4J_UNIQUE_ID"))
+            .filter(e -> !SECRETS.contains(e.getKey()))
             .map(e -> e.getKey() + "=" + e.getValue())
             .toList();
   }

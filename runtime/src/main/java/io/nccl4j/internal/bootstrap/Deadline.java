@@ -26,6 +26,11 @@ final class Deadline {
     return new Deadline(never ? Long.MAX_VALUE : timeout.toNanos());
   }
 
+  /** It does not come. */
+  static Deadline never() {
+    return new Deadline(Long.MAX_VALUE);
+  }
+
   /** That many milliseconds from now; 0 or less has passed. */
   static Deadline afterMillis(long millis) {
     return new Deadline(TimeUnit.MILLISECONDS.toNanos(millis));
@@ -46,9 +51,14 @@ final class Deadline {
     return remainingNanos() <= 0;
   }
 
+  /** The length of the wait in milliseconds. */
+  long lengthMillis() {
+    return TimeUnit.NANOSECONDS.toMillis(nanos);
+  }
+
   /** The length of the wait, for messages. */
   @Override
   public String toString() {
-    return TimeUnit.NANOSECONDS.toMillis(nanos) + " ms";
+    return lengthMillis() + " ms";
   }
 }

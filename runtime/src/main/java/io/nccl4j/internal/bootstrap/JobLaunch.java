@@ -2,6 +2,7 @@ package io.nccl4j.internal.bootstrap;
 
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Launch;
@@ -35,6 +36,7 @@ public final class JobLaunch implements Launch {
 
   private final List<Path> left = new ArrayList<>();
   private @Nullable Thread hook;
+  private @Nullable JobSpace space;
   private int ids;
 
   private JobLaunch(
@@ -85,9 +87,13 @@ public final class JobLaunch implements Launch {
     LaunchSource job =
         sources.stream().filter(source -> !source.countsRanks()).findFirst().orElse(first);
     JobLaunch launch = new JobLaunch(Map.copyOf(environment), sources, first, job);
-    if (first.size() > 1 && job.countsRanks() && !launch.hasId()) {
+    if (first.size() > 1
+        && job.countsRanks()
+        && !launch.hasId()
+        && !MeetingAddress.isIn(environment)) {
       throw new InvalidArgumentException(
-          LaunchSource.RANK + " is set, but no unique id", "set " + ID + " or " + ID_FILE);
+          LaunchSource.RANK + " is set, but no unique id",
+          "set " + ID + ", " + ID_FILE + " or " + MeetingAddress.VARIABLE);
     }
     return Optional.of(launch);
   }
@@ -136,14 +142,65 @@ public final class JobLaunch implements Launch {
     if (source.size() == 1) {
       return UniqueId.create(backend);
     }
+    Optional<MeetingAddress> address = MeetingAddress.of(environment);
+    if (address.isPresent()) {
+      return meet(address.get(), number, backend, timeout);
+    }
+    if (!environment.containsKey(MeetingFolder.VARIABLE)
+        && !Boolean.TRUE.equals(job.oneMachine())
+        && space().isPresent()) {
+      return share(space().get(), number, backend, timeout);
+    }
     MeetingFolder folder = folder();
     String name = jobName() + "#" + number;
     if (source.rank() > 0) {
       return folder.take(name, timeout);
     }
-    UniqueId id = UniqueId.create(backend);
+    UniqueId id = UniqueId.create(backend, reach());
     leave(folder.leave(name, id));
     return id;
+  }
+
+  /** The processes come to the id by themselves; to one of NCCL they do not. */
+  private UniqueId meet(MeetingAddress address, int number, Backend backend, Duration timeout) {
+    String name = launchersName() + "#" + number;
+    boolean serves = source.rank() == 0;
+    boolean own = Device.get(backend, 0).backend() == Backend.HOST;
+    NetworkId id = address.id(name + (own ? "" : " of nccl"), source.rank(), timeout);
+    if (own) {
+      if (serves) {
+        NetworkCreator.serve(id, null, Deadline.after(timeout));
+      }
+      return id.toUniqueId();
+    }
+    if (!serves) {
+      return UniqueId.ofBytes(NetworkMeeting.fetch(id, source.rank(), timeout));
+    }
+    UniqueId nccls = UniqueId.create(backend);
+    NetworkMeeting.handOut(id, nccls.toBytes(), timeout);
+    return nccls;
+  }
+
+  private Optional<JobSpace> space() {
+    if (space == null) {
+      space = JobSpace.of(environment).orElse(null);
+    }
+    return Optional.ofNullable(space);
+  }
+
+  private UniqueId share(JobSpace through, int number, Backend backend, Duration timeout) {
+    boolean isFirst = source.rank() == 0;
+    if (hook == null) {
+      remember();
+    }
+    UniqueId id = isFirst ? UniqueId.create(backend, UniqueId.Reach.NETWORK) : null;
+    String text = id == null ? "" : id.toString();
+    String shared = through.share("nccl4j-" + number, isFirst, text, Deadline.after(timeout));
+    return id == null ? UniqueId.parse(shared) : id;
+  }
+
+  private UniqueId.Reach reach() {
+    return Boolean.FALSE.equals(job.oneMachine()) ? UniqueId.Reach.NETWORK : UniqueId.Reach.MACHINE;
   }
 
   private UniqueId given(Backend backend, Duration timeout) {
@@ -155,7 +212,7 @@ public final class JobLaunch implements Launch {
     if (source.rank() > 0) {
       return UniqueId.readFrom(file, timeout);
     }
-    UniqueId id = UniqueId.create(backend);
+    UniqueId id = UniqueId.create(backend, reach());
     id.writeTo(file);
     leave(file);
     return id;
@@ -169,7 +226,12 @@ public final class JobLaunch implements Launch {
     if (Boolean.FALSE.equals(job.oneMachine())) {
       throw new InvalidUsageException(
           "the ranks are on several machines, and nothing says where rank 0 leaves the unique id",
-          "set " + MeetingFolder.VARIABLE + " to a folder of yours that all of them share");
+          "set "
+              + MeetingFolder.VARIABLE
+              + " to a folder of yours that all of them share, or "
+              + MeetingAddress.VARIABLE
+              + " and "
+              + MeetingAddress.SECRET);
     }
     MeetingFolder standard = MeetingFolder.openFirst(MeetingFolder.standard());
     if (job.oneMachine() == null && source.rank() == 0) {
@@ -189,11 +251,7 @@ public final class JobLaunch implements Launch {
    * variables may come again.
    */
   private String jobName() {
-    String name =
-        sources.stream()
-            .filter(one -> !one.job().isEmpty())
-            .map(one -> one.launcher() + "/" + one.job())
-            .collect(Collectors.joining("|"));
+    String name = launchersName();
     if (!environment.containsKey(MeetingFolder.VARIABLE)) {
       return name + "|" + launcherProcess();
     }
@@ -206,6 +264,13 @@ public final class JobLaunch implements Launch {
           "set " + ID_FILE + " to a new name for each job");
     }
     return name;
+  }
+
+  private String launchersName() {
+    return sources.stream()
+        .filter(one -> !one.job().isEmpty())
+        .map(one -> one.launcher() + "/" + one.job())
+        .collect(Collectors.joining("|"));
   }
 
   /**
@@ -228,10 +293,23 @@ public final class JobLaunch implements Launch {
 
   private void leave(Path file) {
     if (hook == null) {
-      hook = new Thread(() -> left.forEach(MeetingFolder::remove), "nccl4j-ids");
-      Runtime.getRuntime().addShutdownHook(hook);
+      remember();
     }
     left.add(file);
+  }
+
+  /** What is left to do when the process ends, if nobody closes this before. */
+  private void remember() {
+    hook = new Thread(this::clear, "nccl4j-ids");
+    Runtime.getRuntime().addShutdownHook(hook);
+  }
+
+  private void clear() {
+    left.forEach(MeetingFolder::remove);
+    left.clear();
+    if (space != null) {
+      space.close();
+    }
   }
 
   @Override
@@ -246,7 +324,6 @@ public final class JobLaunch implements Launch {
       return;
     }
     hook = null;
-    left.forEach(MeetingFolder::remove);
-    left.clear();
+    clear();
   }
 }

@@ -64,6 +64,13 @@ public final class Rendezvous {
   }
 
   /**
+   * Whether the ranks that meet by an id may be on several machines: see {@link NetworkMeeting}.
+   */
+  public static boolean isOverNetwork(UniqueId id) {
+    return NetworkId.isOne(id);
+  }
+
+  /**
    * Joins as one rank and waits until all have. They go on when all of them have called {@link
    * Membership#agree}.
    *

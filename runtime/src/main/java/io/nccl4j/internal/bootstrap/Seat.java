@@ -17,19 +17,31 @@ import java.util.UUID;
  * @param pid its process id there
  * @param pageSize its page size in bytes, 0 if unknown
  * @param build version of its library
+ * @param host name of its machine or container
  */
-record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, String build) {
+record Seat(
+    Joiner joiner, boolean shareable, int pids, int pid, long pageSize, String build, String host) {
   /** Version of this library. */
   static final String BUILD = libraryVersion();
 
   private static final int MAX_BUILD_BYTES = 64;
+  private static final int MAX_HOST_BYTES = 64;
   private static final int MAX_RESTRICTION_BYTES = 512;
 
   /** Bytes of the longest encoded seat. */
-  static final int MAX_BYTES = 128 + MAX_BUILD_BYTES + MAX_RESTRICTION_BYTES;
+  static final int MAX_BYTES = 128 + MAX_BUILD_BYTES + MAX_RESTRICTION_BYTES + MAX_HOST_BYTES;
 
   /** The seat of a rank of this process. */
   static Seat here(Joiner joiner) {
+    return here(joiner, joiner.heapFd() >= 0);
+  }
+
+  /** The same where ranks share no heaps. */
+  static Seat withoutHeap(Joiner joiner) {
+    return here(joiner, true);
+  }
+
+  private static Seat here(Joiner joiner, boolean shareable) {
     return new Seat(
         new Joiner(
             joiner.rank(),
@@ -40,11 +52,12 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
             joiner.heapBytes(),
             joiner.restriction(),
             joiner.controlOffset()),
-        joiner.heapFd() >= 0,
+        shareable,
         Place.HERE.pids(),
         Place.HERE.pid(),
         Libc.isAvailable() ? Memory.pageSize() : 0,
-        BUILD);
+        BUILD,
+        Place.HERE.host());
   }
 
   int rank() {
@@ -55,10 +68,11 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
     return joiner.process();
   }
 
-  /** Names the rank and its process. */
+  /** Names the rank and its process, and the host if it is another one. */
   @Override
   public String toString() {
-    return "rank " + rank() + " (process " + pid + ")";
+    String elsewhere = host.equals(Place.HERE.host()) ? "" : " on " + host;
+    return "rank " + rank() + " (process " + pid + elsewhere + ")";
   }
 
   void encode(ByteBuffer out) {
@@ -79,6 +93,9 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
     byte[] why = joiner.restriction().getBytes(StandardCharsets.UTF_8);
     int length = Math.min(why.length, MAX_RESTRICTION_BYTES);
     out.putShort((short) length).put(why, 0, length);
+    byte[] name = host.getBytes(StandardCharsets.UTF_8);
+    int bytes = Math.min(name.length, MAX_HOST_BYTES);
+    out.put((byte) bytes).put(name, 0, bytes);
   }
 
   /** Reads a seat; throws RuntimeException if it is malformed. */
@@ -97,12 +114,20 @@ record Seat(Joiner joiner, boolean shareable, int pids, int pid, long pageSize, 
     in.get(build);
     byte[] why = new byte[Short.toUnsignedInt(in.getShort())];
     in.get(why);
+    byte[] host = new byte[in.get()];
+    in.get(host);
     Joiner joiner =
         new Joiner(
             rank, nranks, process, layout, -1, heapBytes, Failures.printable(why), controlOffset);
     joiner.check();
     return new Seat(
-        joiner, shareable, pids, pid, pageSize, new String(build, StandardCharsets.UTF_8));
+        joiner,
+        shareable,
+        pids,
+        pid,
+        pageSize,
+        new String(build, StandardCharsets.UTF_8),
+        Failures.printable(host));
   }
 
   private static String libraryVersion() {

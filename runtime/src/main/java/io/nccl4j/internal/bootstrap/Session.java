@@ -24,7 +24,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>The joiner opens with HELLO (version, its nonce); the creator answers PROOF (its nonce); the
  * joiner sends JOIN, or DECLINE if its rank cannot come; the creator sends ANSWER and FDS packets;
- * the joiner says READY, or DECLINE, and the creator ends with an ANSWER that is the verdict. From
+ * the joiner says READY, or DECLINE, and the creator ends with an ANSWER that is the verdict. Over
+ * TCP the joiner proves itself at once, by a PROOF that is empty, and may JOIN much later. From
  * PROOF on every packet is authenticated, over the rendezvous's name, direction, type, number, both
  * nonces and body. REFUSED is not: it tells a joiner without the secret why, and nothing but that
  * joiner depends on it. Used by one thread at a time.
@@ -39,10 +40,18 @@ final class Session {
   static final byte DECLINE = 7;
   static final byte READY = 8;
 
+  // Over TCP only.
+  static final byte SHARE = 9;
+  static final byte LATE = 10;
+  static final byte FETCH = 11;
+
   /** Reasons in the body of {@link #REFUSED}. */
   static final byte WRONG_SECRET = 1;
 
   static final byte OTHER_VERSION = 3;
+
+  /** There is no rendezvous of that name, yet or any more. */
+  static final byte UNKNOWN = 4;
 
   static final int NONCE_BYTES = 32;
   static final int HEADER_BYTES = 40;
@@ -67,14 +76,28 @@ final class Session {
   record Packet(byte type, byte[] mac, byte[] body) {}
 
   Session(RendezvousId id, boolean creator) {
-    this.name = id.name();
+    this(id.name(), id.secret(), creator);
+  }
+
+  Session(UUID name, byte[] secret, boolean creator) {
+    this.name = name;
     this.creator = creator;
+    mac = mac(secret);
+  }
+
+  private static Mac mac(byte[] secret) {
     try {
-      mac = Mac.getInstance(ALGORITHM);
-      mac.init(new SecretKeySpec(id.secret(), ALGORITHM));
+      Mac mac = Mac.getInstance(ALGORITHM);
+      mac.init(new SecretKeySpec(secret, ALGORITHM));
+      return mac;
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException("every Java platform has " + ALGORITHM, e);
     }
+  }
+
+  /** What nobody can compute without the secret. */
+  static byte[] hash(byte[] secret, String text) {
+    return mac(secret).doFinal(text.getBytes(StandardCharsets.UTF_8));
   }
 
   /** Sets the nonces, each when it is known. */

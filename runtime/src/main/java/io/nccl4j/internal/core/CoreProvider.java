@@ -135,8 +135,8 @@ public final class CoreProvider
   }
 
   @Override
-  public byte[] createUniqueId(Backend backend) {
-    return runtime(backend).createUniqueId();
+  public byte[] createUniqueId(Backend backend, UniqueId.Reach reach) {
+    return runtime(backend).createUniqueId(reach);
   }
 
   @Override

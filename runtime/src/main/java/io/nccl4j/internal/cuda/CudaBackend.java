@@ -77,8 +77,13 @@ final class CudaBackend implements NcclRuntime {
     return List.copyOf(devices);
   }
 
+  /** NCCL's reach every machine. */
   @Override
-  public byte[] createUniqueId() {
+  public byte[] createUniqueId(UniqueId.Reach reach) {
+    return createUniqueId();
+  }
+
+  private byte[] createUniqueId() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment id = ncclUniqueId.allocate(arena);
       NcclResults.check(Nccl.ncclGetUniqueId(id), "ncclGetUniqueId");

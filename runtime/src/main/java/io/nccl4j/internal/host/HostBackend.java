@@ -6,6 +6,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.bootstrap.NetworkMeeting;
 import io.nccl4j.internal.bootstrap.Rendezvous;
 import io.nccl4j.internal.host.join.Joining;
 import io.nccl4j.internal.host.join.Place;
@@ -18,6 +19,7 @@ import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
+import io.nccl4j.internal.machine.LocalAddress;
 import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.spi.BackendRuntime;
 import java.lang.foreign.MemorySegment;
@@ -60,8 +62,14 @@ final class HostBackend implements BackendRuntime {
   }
 
   @Override
-  public byte[] createUniqueId() {
-    return Rendezvous.createUniqueId();
+  public byte[] createUniqueId(UniqueId.Reach reach) {
+    return switch (reach) {
+      case MACHINE -> Rendezvous.createUniqueId();
+      case NETWORK ->
+          NetworkMeeting.createUniqueId(
+                  LocalAddress.wanted(System.getenv()).orElseGet(LocalAddress::ofDefaultRoute))
+              .toBytes();
+    };
   }
 
   @Override
@@ -134,6 +142,9 @@ final class HostBackend implements BackendRuntime {
   public Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     HostDevice own = (HostDevice) device;
+    if (Rendezvous.isOverNetwork(id)) {
+      return SpanProvider.find().join(device, nranks, id, rank, config);
+    }
     return HostCommunicator.attach(
         Joining.join(own, own.account(), nranks, id, rank, config, HostWork::new));
   }

@@ -20,7 +20,7 @@ public interface BackendRuntime {
   List<Device> devices();
 
   /** A new rendezvous token of {@value UniqueId#BYTES} bytes. */
-  byte[] createUniqueId();
+  byte[] createUniqueId(UniqueId.Reach reach);
 
   /**
    * Refuses a number of ranks in one process that cannot be, before anything is made for them.

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 class GatheringTest {
   private static Seat seat(int rank, int nranks, int pid, long pageSize, String build) {
     Joiner joiner = new Joiner(rank, nranks, new UUID(1, pid), 5, -1, 4096, rank == 0 ? 128 : -1);
-    return new Seat(joiner, true, 7, pid, pageSize, build);
+    return new Seat(joiner, true, 7, pid, pageSize, build, Place.HERE.host());
   }
 
   private static String refusal(Seat first, Seat second) {

@@ -8,11 +8,16 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.UnixSockets;
 import java.io.BufferedReader;
 import java.io.File;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -24,6 +29,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /**
  * A process of ranks.
@@ -35,9 +41,16 @@ import java.util.concurrent.TimeUnit;
  * each; {@code virtual} does so with virtual threads. {@code create}: prints an id and waits for a
  * line on its input. {@code leave FILE...}: makes one, leaves it in files and waits. {@code
  * threads}: two ranks of this process, with no heap.
+ *
+ * <p>Over TCP, {@code meet ID NRANKS MILLIS RANK...}: a thread per rank, one line for each; {@code
+ * table} prints another line when a rank has the table, and goes no further. {@code serve PORT}:
+ * serves a rendezvous, prints its id, joins as rank 0 of 2 and waits; {@code offer}: prints an id
+ * and ends. {@code meetings COUNT}: so many of them, then prints what is left after a while.
  */
 public final class JoinMain {
   private static final int NOBODY = 65534;
+  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  private static final UUID PROCESS = UUID.randomUUID();
 
   private JoinMain() {}
 
@@ -50,6 +63,18 @@ public final class JoinMain {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine();
       }
       case "threads" -> threads();
+      case "meet", "table" -> meet(args);
+      case "serve" -> {
+        InetSocketAddress at =
+            new InetSocketAddress(InetAddress.getLoopbackAddress(), Integer.parseInt(args[1]));
+        UniqueId id = NetworkCreator.create(at, Deadline.after(PATIENCE)).toUniqueId();
+        System.out.println("id " + id);
+        System.out.println(meet(id, 0, 2, PATIENCE, false));
+      }
+      case "offer" ->
+          System.out.println(
+              "id " + NetworkMeeting.createUniqueId(InetAddress.getLoopbackAddress()));
+      case "meetings" -> meetings(Integer.parseInt(args[1]));
       case "leave" -> {
         UniqueId id = UniqueId.create(Backend.HOST);
         for (int i = 1; i < args.length; i++) {
@@ -92,6 +117,72 @@ public final class JoinMain {
           });
     }
     Ranks.run(threads, ranks).forEach(System.out::println);
+  }
+
+  private static void meet(String[] args) throws Exception {
+    UniqueId id = UniqueId.parse(args[1]);
+    int nranks = Integer.parseInt(args[2]);
+    Duration timeout = Duration.ofMillis(Long.parseLong(args[3]));
+    List<Callable<String>> ranks = new ArrayList<>();
+    for (int i = 4; i < args.length; i++) {
+      int rank = Integer.parseInt(args[i]);
+      ranks.add(() -> meet(id, rank, nranks, timeout, args[0].equals("table")));
+    }
+    Ranks.run(ranks).forEach(System.out::println);
+  }
+
+  private static String meet(
+      UniqueId id, int rank, int nranks, Duration timeout, boolean onlyTable) {
+    System.out.println("joining " + rank);
+    try (NetworkMeeting meeting = NetworkMeeting.connect(id, rank, timeout)) {
+      Joiner joiner = new Joiner(rank, nranks, PROCESS, 77, -1, 0, rank == 0 ? 0 : -1);
+      String brought =
+          meeting.join(joiner, new byte[] {(byte) rank}).stream()
+              .map(bytes -> bytes.length == 0 ? "-" : Byte.toString(bytes[0]))
+              .collect(Collectors.joining(" "));
+      if (onlyTable) {
+        System.out.println("table " + brought);
+        System.in.read();
+      }
+      meeting.share(new byte[] {1});
+      meeting.agree();
+      return "met " + brought;
+    } catch (NcclException e) {
+      return "failed " + e.getClass().getSimpleName() + ": " + e.getMessage();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /**
+   * One after the other, the first for what stays: one that succeeds, one that fails, one that
+   * nobody uses; a stranger at the port.
+   */
+  private static void meetings(int count) throws Exception {
+    int threads = 0;
+    int descriptors = 0;
+    for (int i = 0; i <= count; i++) {
+      InetAddress here = InetAddress.getLoopbackAddress();
+      UniqueId id = NetworkMeeting.createUniqueId(here);
+      Socket silent = new Socket(here, NetworkId.of(id).address().getPort());
+      Ranks.run(
+          List.of(() -> meet(id, 0, 2, PATIENCE, false), () -> meet(id, 1, 2, PATIENCE, false)));
+      meet(NetworkMeeting.createUniqueId(here), 0, 2, Duration.ofMillis(300), false);
+      NetworkMeeting.createUniqueId(here);
+      silent.close();
+      if (i == 0) {
+        Thread.sleep(NetworkCreator.LINGER_MILLIS + 2_000);
+        threads = threadCount();
+        descriptors = descriptorCount();
+      }
+    }
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+    while ((threadCount() > threads || descriptorCount() > descriptors)
+        && System.nanoTime() < end) {
+      Thread.sleep(20);
+    }
+    System.out.println(
+        "left " + threads + " " + threadCount() + " " + (descriptorCount() - descriptors));
   }
 
   private static void threads() throws Exception {

@@ -19,16 +19,20 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.diagnose.Diagnosis;
 import io.nccl4j.internal.machine.Machine;
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -323,6 +327,121 @@ class LaunchTest {
     contains(
         "gives one unique id", InvalidUsageException.class, () -> launch.uniqueId(Backend.HOST));
     launch.close();
+  }
+
+  // ---- a machine and a port
+
+  private static final String SECRET = " NCCL4J_SECRET=0123456789abcdef";
+
+  private static String at(int port) {
+    return " NCCL4J_RENDEZVOUS=tcp://127.0.0.1:" + port;
+  }
+
+  private static int freePort() throws IOException {
+    try (ServerSocket socket = new ServerSocket(0)) {
+      return socket.getLocalPort();
+    }
+  }
+
+  private static String meet(UniqueId id, int rank, int nranks) {
+    Joiner joiner = new Joiner(rank, nranks, PROCESS, 1, -1, 0, rank == 0 ? 0 : -1);
+    try (NetworkMeeting meeting = NetworkMeeting.connect(id, rank, Duration.ofSeconds(30))) {
+      int met = meeting.join(joiner, new byte[0]).size();
+      meeting.agree();
+      return meeting.name() + " " + met;
+    }
+  }
+
+  private static final UUID PROCESS = UUID.randomUUID();
+
+  private static Launch own(String text, int rank) {
+    return launch("NCCL4J_RANK=3 NCCL4J_NRANKS=2" + text, rank);
+  }
+
+  @ParameterizedTest
+  @CsvSource({TORCHRUN, SLURM, MPICH, "NCCL4J_RANK=3 NCCL4J_NRANKS=2"})
+  void allProcessesComeToTheSameId(String text) throws Exception {
+    String two =
+        text.replaceAll("(WORLD_SIZE|NTASKS|PMI_SIZE)=4", "$1=2") + SECRET + at(freePort());
+    Launch second = launch(two, 1);
+    Launch first = launch(two, 0);
+    for (int number = 0; number < 2; number++) {
+      UniqueId later = second.uniqueId(Backend.HOST);
+      UniqueId one = first.uniqueId(Backend.HOST);
+      assertEquals(one, later);
+      List<String> met = Ranks.run(List.of(() -> meet(one, 0, 2), () -> meet(later, 1, 2)));
+      assertEquals(met.get(0), met.get(1));
+      assertTrue(met.get(0).endsWith(" 2"), met::toString);
+    }
+    first.close();
+    second.close();
+  }
+
+  @Test
+  void jobsAndCommunicatorsAreToldApart() throws Exception {
+    String here = at(freePort());
+    Set<UniqueId> ids = new HashSet<>();
+    for (String text :
+        List.of(
+            SLURM + SECRET,
+            SLURM.replace("JOB_ID=77", "JOB_ID=78") + SECRET,
+            SLURM.replace("STEP_ID=0", "STEP_ID=1") + SECRET,
+            SLURM + SECRET + "g",
+            TORCHRUN + SECRET)) {
+      Launch launch = launch(text + here, 1);
+      assertTrue(ids.add(launch.uniqueId(Backend.HOST)), text);
+      assertTrue(ids.add(launch.uniqueId(Backend.HOST)), text);
+    }
+  }
+
+  @Test
+  void theRendezvousNeedsASecretAndAnAddress() throws Exception {
+    String here = at(freePort());
+    contains(
+        "NCCL4J_RENDEZVOUS is set, but no secret",
+        InvalidUsageException.class,
+        () -> own(here, 1).uniqueId(Backend.HOST));
+    contains(
+        "the secret in NCCL4J_SECRET has 5 bytes",
+        InvalidUsageException.class,
+        () -> own(here + " NCCL4J_SECRET=short", 1).uniqueId(Backend.HOST));
+    contains(
+        "NCCL4J_RENDEZVOUS is 'node0'",
+        InvalidArgumentException.class,
+        () -> own(" NCCL4J_RENDEZVOUS=node0" + SECRET, 1).uniqueId(Backend.HOST));
+    contains(
+        "set NCCL4J_UNIQUE_ID, NCCL4J_UNIQUE_ID_FILE or NCCL4J_RENDEZVOUS",
+        InvalidArgumentException.class,
+        () -> own(" NCCL4J_RENDEZVOUS=", 1));
+  }
+
+  @Test
+  void aPortThatIsTakenIsNamed() throws Exception {
+    try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.ofLiteral("127.0.0.1"))) {
+      contains(
+          "127.0.0.1, TCP port " + taken.getLocalPort(),
+          SystemErrorException.class,
+          () -> own(at(taken.getLocalPort()) + SECRET, 0).uniqueId(Backend.HOST));
+    }
+  }
+
+  /** One process needs neither a server nor a secret. */
+  @Test
+  void aSingleProcessMeetsNobody() throws Exception {
+    Launch launch = launch("NCCL4J_RANK=3 NCCL4J_NRANKS=1" + at(freePort()), 0);
+    assertFalse(Rendezvous.isOverNetwork(launch.uniqueId(Backend.HOST)));
+  }
+
+  @ParameterizedTest
+  @CsvSource({"1, false", "2, true"})
+  void ranksOfSeveralMachinesMeetOverTheNetwork(int machines, boolean network) {
+    String text = in(SLURM.replace("NODES=1", "NODES=" + machines));
+    try (Launch first = launch(text, 0);
+        Launch second = launch(text, 1)) {
+      UniqueId id = first.uniqueId(Backend.HOST);
+      assertEquals(network, Rendezvous.isOverNetwork(id));
+      assertEquals(id, second.uniqueId(Backend.HOST));
+    }
   }
 
   @Test

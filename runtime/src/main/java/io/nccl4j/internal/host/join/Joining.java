@@ -50,6 +50,10 @@ public final class Joining<W extends Work> {
   private final int[] here;
   private final int place;
   private final @Nullable Outside outside;
+
+  /** What it is called if nothing else is wanted; null for a name that one host comes to. */
+  private final @Nullable String common;
+
   private final CommunicatorConfig config;
   private final long start = System.nanoTime();
 
@@ -73,6 +77,7 @@ public final class Joining<W extends Work> {
       int[] here,
       int rank,
       @Nullable Outside outside,
+      @Nullable String common,
       CommunicatorConfig config,
       Supplier<W> works) {
     this.device = device;
@@ -82,6 +87,7 @@ public final class Joining<W extends Work> {
     this.rank = rank;
     place = Arrays.binarySearch(here, rank);
     this.outside = outside;
+    this.common = common;
     this.config = config;
     this.works = works;
   }
@@ -101,7 +107,7 @@ public final class Joining<W extends Work> {
       CommunicatorConfig config,
       Supplier<W> works) {
     int[] all = IntStream.range(0, nranks).toArray();
-    return join(new Joining<>(device, account, nranks, all, rank, null, config, works), id);
+    return join(new Joining<>(device, account, nranks, all, rank, null, null, config, works), id);
   }
 
   /**
@@ -111,6 +117,7 @@ public final class Joining<W extends Work> {
    * @param id by which the ranks of this host meet
    * @param here those ranks, ascending
    * @param outside the way to the others
+   * @param common what all hosts call it if nothing else is wanted
    */
   public static <W extends Work> Place<W> join(
       Device device,
@@ -120,9 +127,11 @@ public final class Joining<W extends Work> {
       int[] here,
       int rank,
       Outside outside,
+      String common,
       CommunicatorConfig config,
       Supplier<W> works) {
-    return join(new Joining<>(device, account, nranks, here, rank, outside, config, works), id);
+    return join(
+        new Joining<>(device, account, nranks, here, rank, outside, common, config, works), id);
   }
 
   private static <W extends Work> Place<W> join(Joining<W> joining, UniqueId id) {
@@ -175,7 +184,7 @@ public final class Joining<W extends Work> {
       find(membership);
       ControlBlock found = found();
       boolean spansProcesses = processes.size() > 1;
-      String name = nameOf(config, found);
+      String name = nameOf(found);
       provisions = Provisions.take(rank, device, config, name, spansProcesses, works);
     } catch (RuntimeException | Error e) {
       membership.refuse(place, e);
@@ -258,7 +267,7 @@ public final class Joining<W extends Work> {
   private Place<W> place() {
     Provisions<W> taken = Objects.requireNonNull(provisions);
     try {
-      String name = nameOf(config, found());
+      String name = nameOf(found());
       return new Place<>(rank, device, enter(), config, name, taken, start, k -> null, outside);
     } catch (RuntimeException | Error e) {
       taken.giveBack();
@@ -271,7 +280,7 @@ public final class Joining<W extends Work> {
    */
   private LocalPart enter() {
     ControlBlock at = found();
-    String name = nameOf(config, at);
+    String name = nameOf(at);
     boolean[] first = new boolean[1];
     LocalPart part;
     try {
@@ -298,6 +307,10 @@ public final class Joining<W extends Work> {
       throw Arrival.failed(name, here[0]);
     }
     return part;
+  }
+
+  private String nameOf(ControlBlock at) {
+    return common != null && config.name() == null ? common : nameOf(config, at);
   }
 
   private void unmap() {

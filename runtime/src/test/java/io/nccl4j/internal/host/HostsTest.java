@@ -1,0 +1,123 @@
+package io.nccl4j.internal.host;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.bootstrap.ChildJvm;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/**
+ * Processes that meet over TCP and take each other for processes of two hosts: what they compute,
+ * what they hold, and what they say when one of them is killed.
+ */
+@Tag("process")
+@Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+class HostsTest {
+  private static final List<String> HOSTS = List.of("a", "a", "b", "b");
+
+  /** What one detection may take on a busy machine. */
+  private static final double WORST_MILLIS = 2000;
+
+  private final List<ChildJvm> ranks = new ArrayList<>();
+
+  @BeforeEach
+  void start() throws Exception {
+    for (String host : HOSTS) {
+      ranks.add(ChildJvm.start(Map.of("NCCL4J_HOSTID", host), RankMain.class));
+    }
+    for (ChildJvm rank : ranks) {
+      rank.expect("ready");
+    }
+  }
+
+  @AfterEach
+  void end() {
+    ranks.forEach(ChildJvm::close);
+  }
+
+  private void join() throws Exception {
+    UniqueId id = UniqueId.create(Backend.HOST, UniqueId.Reach.NETWORK);
+    for (int rank = 0; rank < ranks.size(); rank++) {
+      ranks.get(rank).tell("join " + id + " " + ranks.size() + " " + rank);
+    }
+    answers("joined");
+  }
+
+  private void tell(String command) throws Exception {
+    for (ChildJvm rank : ranks) {
+      rank.tell(command);
+    }
+  }
+
+  private List<String> answers(String prefix) throws Exception {
+    List<String> answers = new ArrayList<>();
+    for (ChildJvm rank : ranks) {
+      answers.add(rank.expect(prefix));
+    }
+    return answers;
+  }
+
+  @ParameterizedTest(name = "rank {0} of sums of {1}")
+  @CsvSource({"2, 1", "3, 1", "0, 1", "1, 300000", "2, 300000"})
+  void aKilledProcessIsNamedOnAllHosts(int victim, int count) throws Exception {
+    join();
+    tell("loop " + count);
+    answers("looping");
+    long start = System.nanoTime();
+    ranks.get(victim).kill();
+    for (int rank = 0; rank < ranks.size(); rank++) {
+      if (rank == victim) {
+        continue;
+      }
+      String[] words = ranks.get(rank).expect("failed").split(" ", 4);
+      String all = "rank " + rank + ": " + String.join(" ", words);
+      assertEquals("PeerFailedException", words[1], all);
+      assertEquals(Integer.toString(victim), words[2], all);
+      double millis = (Long.parseLong(words[0]) - start) / 1e6;
+      assertTrue(millis < WORST_MILLIS, all + ": " + millis + " ms");
+    }
+  }
+
+  @Test
+  void everyOperationGivesTheSameEverywhere() throws Exception {
+    join();
+    for (int salt = 0; salt < 4; salt++) {
+      tell("trials " + (1 + 700 * salt) + " " + salt);
+      assertEquals(1, answers("agreed").stream().distinct().count());
+    }
+    tell("splits 5");
+    answers("split");
+  }
+
+  @Test
+  void whatTheyHoldIsGivenBack() throws Exception {
+    for (int round = 0; round < 4; round++) {
+      join();
+      tell("trials 1000 1");
+      answers("agreed");
+      tell("close");
+      answers("closed");
+      if (round == 1) {
+        tell("held");
+        answers("held");
+      }
+    }
+    tell("same");
+    for (ChildJvm rank : ranks) {
+      String answer = rank.expectAny("same", "more");
+      assertTrue(answer.startsWith("same"), answer);
+    }
+  }
+}
