@@ -51,7 +51,7 @@ public final class UniqueId {
   }
 
   /**
-   * Creates an id for ranks on this machine; those of NCCL may be on any.
+   * Creates an id for ranks on this machine. With an id of NCCL they may be on any.
    *
    * @throws BackendUnavailableException if the backend cannot run here; the message says why
    */

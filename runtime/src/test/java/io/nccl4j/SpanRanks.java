@@ -39,7 +39,7 @@ public final class SpanRanks {
     for (int h = 0; h < hosts.count(); h++) {
       ids.put(h, UniqueId.create(Backend.HOST));
     }
-    String name = "comm-" + Integer.toHexString(ids.hashCode() & 0xffffff);
+    UUID name = UUID.randomUUID();
     List<CompletableFuture<Communicator>> joining = new ArrayList<>();
     for (int r = 0; r < nranks; r++) {
       int rank = r;

@@ -361,7 +361,7 @@ class MismatchTest {
   @ParameterizedTest(name = "{0}")
   @MethodSource("countsOfPairs")
   void bothCountsAreNamedToAll(Row row) throws Exception {
-    TestBackend.requireOneHost("of another host's arrays of counts only a hash is known");
+    TestBackend.requireOneHost("only a hash of another host's counts is known");
     everyRankLearnsIt(row);
   }
 

@@ -189,13 +189,11 @@ public final class JobLaunch implements Launch {
   }
 
   private UniqueId share(JobSpace through, int number, Backend backend, Duration timeout) {
-    boolean isFirst = source.rank() == 0;
-    if (hook == null) {
-      remember();
-    }
-    UniqueId id = isFirst ? UniqueId.create(backend, UniqueId.Reach.NETWORK) : null;
+    remember();
+    int process = source.rank();
+    UniqueId id = process == 0 ? UniqueId.create(backend, UniqueId.Reach.NETWORK) : null;
     String text = id == null ? "" : id.toString();
-    String shared = through.share("nccl4j-" + number, isFirst, text, Deadline.after(timeout));
+    String shared = through.share("nccl4j-" + number, process, text, Deadline.after(timeout));
     return id == null ? UniqueId.parse(shared) : id;
   }
 
@@ -292,16 +290,16 @@ public final class JobLaunch implements Launch {
   }
 
   private void leave(Path file) {
-    if (hook == null) {
-      remember();
-    }
+    remember();
     left.add(file);
   }
 
   /** What is left to do when the process ends, if nobody closes this before. */
   private void remember() {
-    hook = new Thread(this::clear, "nccl4j-ids");
-    Runtime.getRuntime().addShutdownHook(hook);
+    if (hook == null) {
+      hook = new Thread(this::clear, "nccl4j-ids");
+      Runtime.getRuntime().addShutdownHook(hook);
+    }
   }
 
   private void clear() {

@@ -16,9 +16,10 @@ interface JobSpace extends AutoCloseable {
   /**
    * Gives all processes what the first one has; all of them call it.
    *
+   * @param process number of the calling one
    * @param value of the first one; what others pass is not looked at
    */
-  String share(String key, boolean isFirst, String value, Deadline deadline);
+  String share(String key, int process, String value, Deadline deadline);
 
   /** Tells the launcher that this process may end; without that it ends all others. */
   @Override

@@ -103,7 +103,7 @@ final class NetworkCreator {
   }
 
   /**
-   * Serves the rendezvous of a new id at a free port of an address.
+   * Creates an id and serves its rendezvous, at a free port of this address.
    *
    * @param unused how long the first rank may take to come
    * @throws SystemErrorException if it cannot listen there

@@ -1,16 +1,12 @@
 package io.nccl4j.internal.bootstrap;
 
 import io.nccl4j.InvalidArgumentException;
-import io.nccl4j.InvalidUsageException;
 import io.nccl4j.UniqueId;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.UUID;
-import java.util.zip.CRC32;
 
 /**
  * What the bytes of a unique id say whose ranks may be on several machines.
@@ -35,18 +31,15 @@ import java.util.zip.CRC32;
 record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
   static final int VERSION = 2;
 
-  private static final byte[] MAGIC = "NCCL4J".getBytes(StandardCharsets.US_ASCII);
-  private static final int SECRET_BYTES = 32;
   private static final int ADDRESS_BYTES = 16;
   private static final int IPV4_BYTES = 4;
   private static final int MAPPED = ADDRESS_BYTES - IPV4_BYTES;
-  private static final int CHECKED_BYTES = UniqueId.BYTES - Integer.BYTES;
 
   /** A new id of a rendezvous at this address. */
   static NetworkId create(InetSocketAddress address) {
     ByteBuffer random = ByteBuffer.wrap(RendezvousId.random(2 * Long.BYTES));
     UUID name = new UUID(random.getLong(), random.getLong());
-    return new NetworkId(name, RendezvousId.random(SECRET_BYTES), address);
+    return new NetworkId(name, RendezvousId.random(IdBytes.SECRET_BYTES), address);
   }
 
   /**
@@ -63,8 +56,7 @@ record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
   /** Whether an id is of this version. */
   static boolean isOne(UniqueId id) {
     byte[] bytes = id.toBytes();
-    return Arrays.equals(bytes, 0, MAGIC.length, MAGIC, 0, MAGIC.length)
-        && ByteBuffer.wrap(bytes).getShort(MAGIC.length) == VERSION;
+    return IdBytes.areOurs(bytes) && IdBytes.version(bytes) == VERSION;
   }
 
   /**
@@ -73,20 +65,9 @@ record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
    * @throws InvalidArgumentException if it is damaged
    */
   static NetworkId of(UniqueId id) {
-    byte[] bytes = id.toBytes();
-    ByteBuffer in = ByteBuffer.wrap(bytes).position(MAGIC.length);
-    int version = in.getShort();
-    if (version != VERSION) {
-      throw new InvalidUsageException(
-          "the unique id has version " + version + ", not " + VERSION,
-          "use the same nccl4j jars in all processes");
-    }
-    if (in.getInt(CHECKED_BYTES) != checksum(bytes)) {
-      throw new InvalidArgumentException(
-          "the unique id is damaged: its checksum is wrong", "pass it on unchanged");
-    }
+    ByteBuffer in = IdBytes.read(id.toBytes(), VERSION);
     UUID name = new UUID(in.getLong(), in.getLong());
-    byte[] secret = new byte[SECRET_BYTES];
+    byte[] secret = new byte[IdBytes.SECRET_BYTES];
     in.get(secret);
     byte[] address = new byte[ADDRESS_BYTES];
     in.get(address);
@@ -101,27 +82,13 @@ record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
   }
 
   UniqueId toUniqueId() {
-    byte[] bytes = new byte[UniqueId.BYTES];
     byte[] ip = address.getAddress().getAddress();
-    ByteBuffer out =
-        ByteBuffer.wrap(bytes)
-            .put(MAGIC)
-            .putShort((short) VERSION)
-            .putLong(name.getMostSignificantBits())
-            .putLong(name.getLeastSignificantBits())
-            .put(secret);
+    ByteBuffer out = IdBytes.begin(VERSION, name, secret);
     if (ip.length == IPV4_BYTES) {
       out.put(new byte[MAPPED - Short.BYTES]).putShort((short) -1);
     }
     out.put(ip).putShort((short) address.getPort());
-    out.putInt(CHECKED_BYTES, checksum(bytes));
-    return UniqueId.ofBytes(bytes);
-  }
-
-  private static int checksum(byte[] bytes) {
-    CRC32 crc = new CRC32();
-    crc.update(bytes, 0, CHECKED_BYTES);
-    return (int) crc.getValue();
+    return UniqueId.ofBytes(IdBytes.end(out));
   }
 
   /** The address in words. */

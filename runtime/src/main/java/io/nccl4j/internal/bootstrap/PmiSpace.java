@@ -58,25 +58,30 @@ final class PmiSpace implements JobSpace {
   }
 
   @Override
-  public String share(String key, boolean isFirst, String value, Deadline deadline) {
+  public String share(String key, int process, String value, Deadline deadline) {
     try {
       if (name.isEmpty()) {
-        ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline);
-        name = field(ask("cmd=get_my_kvsname", "my_kvsname", deadline), "kvsname");
+        ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", process, deadline);
+        name = field(ask("cmd=get_my_kvsname", "my_kvsname", process, deadline), "kvsname");
       }
-      if (isFirst) {
-        ask("cmd=put kvsname=" + name + " key=" + key + " value=" + value, "put_result", deadline);
+      if (process == 0) {
+        ask(
+            "cmd=put kvsname=" + name + " key=" + key + " value=" + value,
+            "put_result",
+            process,
+            deadline);
       }
-      ask("cmd=barrier_in", "barrier_out", deadline);
-      return field(ask("cmd=get kvsname=" + name + " key=" + key, "get_result", deadline), "value");
+      ask("cmd=barrier_in", "barrier_out", process, deadline);
+      return field(
+          ask("cmd=get kvsname=" + name + " key=" + key, "get_result", process, deadline), "value");
     } catch (LibcException e) {
       throw Failure.ofSystem("the launcher cannot be asked", e);
     }
   }
 
-  private String ask(String request, String expected, Deadline deadline) {
+  private String ask(String request, String expected, int process, Deadline deadline) {
     DescriptorIo.write(fd, (request + "\n").getBytes(StandardCharsets.US_ASCII));
-    String answer = line(deadline);
+    String answer = line(process, deadline);
     String failed = optional(answer, "rc").filter(rc -> !rc.equals("0")).orElse("");
     if (!field(answer, "cmd").equals(expected) || !failed.isEmpty()) {
       throw new SystemErrorException(
@@ -86,7 +91,7 @@ final class PmiSpace implements JobSpace {
     return answer;
   }
 
-  private String line(Deadline deadline) {
+  private String line(int process, Deadline deadline) {
     while (unread.indexOf("\n") < 0) {
       if (deadline.passed()) {
         throw new DeadlineException(
@@ -94,7 +99,7 @@ final class PmiSpace implements JobSpace {
             "see whether all processes of the job run");
       }
       if (Thread.interrupted()) {
-        throw Failure.interrupted(0, new InterruptedException());
+        throw Failure.interrupted(process, new InterruptedException());
       }
       if (Descriptors.poll(fd, Descriptors.POLLIN, SLICE_MILLIS) != 0) {
         byte[] bytes = DescriptorIo.read(fd, READ_BYTES);

@@ -35,9 +35,9 @@ final class PmixSpace implements JobSpace {
   }
 
   @Override
-  public String share(String key, boolean isFirst, String value, Deadline deadline) {
+  public String share(String key, int process, String value, Deadline deadline) {
     try {
-      if (isFirst) {
+      if (process == 0) {
         pmix.put(key, value);
       }
       pmix.fence();

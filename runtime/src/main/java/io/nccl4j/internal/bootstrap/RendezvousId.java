@@ -8,7 +8,6 @@ import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.Arrays;
 import java.util.UUID;
-import java.util.zip.CRC32;
 
 /**
  * What the bytes of a unique id of this library say.
@@ -35,10 +34,7 @@ import java.util.zip.CRC32;
 final class RendezvousId {
   static final int VERSION = 1;
 
-  private static final byte[] MAGIC = "NCCL4J".getBytes(StandardCharsets.US_ASCII);
-  private static final int SECRET_BYTES = 32;
   private static final int HOST_BYTES = 23;
-  private static final int CHECKED_BYTES = UniqueId.BYTES - Integer.BYTES;
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final long THIS_PROCESS = RANDOM.nextLong();
 
@@ -63,7 +59,7 @@ final class RendezvousId {
   static RendezvousId create(boolean served) {
     return new RendezvousId(
         new UUID(RANDOM.nextLong(), RANDOM.nextLong()),
-        random(SECRET_BYTES),
+        random(IdBytes.SECRET_BYTES),
         Place.HERE,
         THIS_PROCESS,
         served);
@@ -83,25 +79,14 @@ final class RendezvousId {
    * @throws InvalidUsageException if it is one of another version
    */
   static RendezvousId parse(byte[] bytes) {
-    if (bytes.length != UniqueId.BYTES
-        || !Arrays.equals(bytes, 0, MAGIC.length, MAGIC, 0, MAGIC.length)) {
+    if (!IdBytes.areOurs(bytes)) {
       throw new InvalidArgumentException(
           "not a unique id of the host backend",
           "use the id that UniqueId.create made for this backend");
     }
-    ByteBuffer in = ByteBuffer.wrap(bytes).position(MAGIC.length);
-    int version = in.getShort();
-    if (version != VERSION) {
-      throw new InvalidUsageException(
-          "the unique id has version " + version + ", this library reads version " + VERSION,
-          "use the same nccl4j jars in all processes");
-    }
-    if (in.getInt(CHECKED_BYTES) != checksum(bytes)) {
-      throw new InvalidArgumentException(
-          "the unique id is damaged: its checksum is wrong", "pass it on unchanged");
-    }
+    ByteBuffer in = IdBytes.read(bytes, VERSION);
     UUID name = new UUID(in.getLong(), in.getLong());
-    byte[] secret = new byte[SECRET_BYTES];
+    byte[] secret = new byte[IdBytes.SECRET_BYTES];
     in.get(secret);
     UUID boot = new UUID(in.getLong(), in.getLong());
     int network = in.getInt();
@@ -136,30 +121,17 @@ final class RendezvousId {
   /** The bytes of the id. They contain the secret. */
   byte[] toBytes() {
     byte[] host = place.host().getBytes(StandardCharsets.ISO_8859_1);
-    byte[] bytes = new byte[UniqueId.BYTES];
-    ByteBuffer.wrap(bytes)
-        .put(MAGIC)
-        .putShort((short) VERSION)
-        .putLong(name.getMostSignificantBits())
-        .putLong(name.getLeastSignificantBits())
-        .put(secret)
-        .putLong(place.boot().getMostSignificantBits())
-        .putLong(place.boot().getLeastSignificantBits())
-        .putInt(place.network())
-        .putInt(place.pids())
-        .putInt(place.pid())
-        .putLong(place.started())
-        .putLong(process)
-        .put((byte) (served ? 1 : 0))
-        .put(Arrays.copyOf(host, HOST_BYTES));
-    ByteBuffer.wrap(bytes).putInt(CHECKED_BYTES, checksum(bytes));
-    return bytes;
-  }
-
-  private static int checksum(byte[] bytes) {
-    CRC32 crc = new CRC32();
-    crc.update(bytes, 0, CHECKED_BYTES);
-    return (int) crc.getValue();
+    return IdBytes.end(
+        IdBytes.begin(VERSION, name, secret)
+            .putLong(place.boot().getMostSignificantBits())
+            .putLong(place.boot().getLeastSignificantBits())
+            .putInt(place.network())
+            .putInt(place.pids())
+            .putInt(place.pid())
+            .putLong(place.started())
+            .putLong(process)
+            .put((byte) (served ? 1 : 0))
+            .put(Arrays.copyOf(host, HOST_BYTES)));
   }
 
   /** The random name. */

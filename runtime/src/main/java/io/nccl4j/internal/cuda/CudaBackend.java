@@ -77,7 +77,7 @@ final class CudaBackend implements NcclRuntime {
     return List.copyOf(devices);
   }
 
-  /** NCCL's reach every machine. */
+  /** NCCL's ids reach every machine. */
   @Override
   public byte[] createUniqueId(UniqueId.Reach reach) {
     return createUniqueId();

@@ -141,12 +141,9 @@ final class HostBackend implements BackendRuntime {
   @Override
   public Communicator initRank(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
-    HostDevice own = (HostDevice) device;
-    if (Rendezvous.isOverNetwork(id)) {
-      return SpanProvider.find().join(device, nranks, id, rank, config);
-    }
-    return HostCommunicator.attach(
-        Joining.join(own, own.account(), nranks, id, rank, config, HostWork::new));
+    return Rendezvous.isOverNetwork(id)
+        ? SpanProvider.find().join(device, nranks, id, rank, config)
+        : HostSpan.attach(device, nranks, id, rank, config);
   }
 
   @Override

@@ -9,6 +9,7 @@ import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.join.Joining;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import java.util.UUID;
 
 /** Where a communicator that spans hosts gets its part on this one. */
 public final class HostSpan {
@@ -21,7 +22,7 @@ public final class HostSpan {
         rank, nranks, ProcessMemory.self().id(), Layout.VERSION, -1, 0, first ? 0 : -1);
   }
 
-  /** The same where the ranks that met over the network are all on this host. */
+  /** As {@link Communicator#initRank}, where all ranks are on this host. */
   public static Communicator attach(
       Device device, int nranks, UniqueId id, int rank, CommunicatorConfig config) {
     HostDevice own = (HostDevice) device;
@@ -30,13 +31,13 @@ public final class HostSpan {
   }
 
   /**
-   * As {@link Communicator#initRank}, where some ranks are on other hosts.
+   * The same where some ranks are on other hosts.
    *
    * @param nranks of all hosts
    * @param id by which the ranks of this host meet
    * @param here those ranks, ascending
    * @param outside the way to the others; closed with the communicator, or when this fails
-   * @param common what all hosts call it if nothing else is wanted
+   * @param common name that all hosts know it by
    */
   public static Communicator attach(
       Device device,
@@ -46,7 +47,7 @@ public final class HostSpan {
       int rank,
       CommunicatorConfig config,
       Outside outside,
-      String common) {
+      UUID common) {
     HostDevice own = (HostDevice) device;
     try {
       return HostCommunicator.attach(

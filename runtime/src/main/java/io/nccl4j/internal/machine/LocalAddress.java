@@ -33,7 +33,7 @@ public final class LocalAddress {
   private LocalAddress() {}
 
   /**
-   * The address that the user wants.
+   * The address that the user asked for.
    *
    * @throws InvalidArgumentException if no interface of this machine has it
    */

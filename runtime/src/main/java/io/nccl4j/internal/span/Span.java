@@ -235,7 +235,7 @@ public final class Span extends Outside {
       String ended = port.error(peer);
       if (ended != null) {
         if (cell.poll() > 0) {
-          // What it sent before its end may say why.
+          // What it sent before it ended may say why.
           return Step.MOVED;
         }
         check();
@@ -265,7 +265,7 @@ public final class Span extends Outside {
   private void check() {
     if (port.failures() != failures) {
       failures = port.failures();
-      // What they sent before may say why.
+      // What they sent before they ended may say why.
       int ignored = cell.poll();
       for (int k = 0; k < hosts.nranks() && found == null; k++) {
         String ended = isElsewhere(k) ? port.error(k) : null;

@@ -31,8 +31,6 @@ import java.util.stream.IntStream;
  * What goes wrong anywhere ends it for all: nobody goes on before all have what they need.
  */
 public final class SpanJoin implements SpanProvider {
-  private static final int NAME_LETTERS = 6;
-
   /** What a rank tells all others of itself. */
   private record Brought(ByteBuffer host, InetAddress address, byte[] port) {
     static byte[] encode(byte[] host, InetAddress address, byte[] port) {
@@ -122,17 +120,13 @@ public final class SpanJoin implements SpanProvider {
       List<byte[]> addresses = all.stream().map(Brought::port).toList();
       span = new Span(hosts, rank, network, port, addresses, config.closeTimeout().toNanos());
       return HostSpan.attach(
-          device, nranks, here, hosts.ranks(hosts.of(rank)), rank, config, span, nameOf(meeting));
+          device, nranks, here, hosts.ranks(hosts.of(rank)), rank, config, span, meeting.name());
     } catch (RuntimeException | Error e) {
       if (span == null) {
         port.close();
       }
       throw e;
     }
-  }
-
-  private static String nameOf(NetworkMeeting meeting) {
-    return "comm-" + meeting.name().toString().substring(0, NAME_LETTERS);
   }
 
   private static Hosts hosts(List<Brought> all) {

@@ -19,7 +19,7 @@ public interface BackendRuntime {
   /** All devices, or on the host one per available processor. */
   List<Device> devices();
 
-  /** A new rendezvous token of {@value UniqueId#BYTES} bytes. */
+  /** A new rendezvous token of {@value UniqueId#BYTES} bytes, for ranks as far apart as that. */
   byte[] createUniqueId(UniqueId.Reach reach);
 
   /**

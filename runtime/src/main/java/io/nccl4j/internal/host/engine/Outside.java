@@ -54,7 +54,7 @@ public abstract class Outside {
   protected Outside() {}
 
   /**
-   * Begins, before the first operation.
+   * Starts it; called once, before the first operation.
    *
    * @param account has the memory that it takes
    * @param wording names the communicator

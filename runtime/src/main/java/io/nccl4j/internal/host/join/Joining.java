@@ -51,8 +51,8 @@ public final class Joining<W extends Work> {
   private final int place;
   private final @Nullable Outside outside;
 
-  /** What it is called if nothing else is wanted; null for a name that one host comes to. */
-  private final @Nullable String common;
+  /** The name that all hosts know it by; null if there is one host. */
+  private final @Nullable UUID common;
 
   private final CommunicatorConfig config;
   private final long start = System.nanoTime();
@@ -77,7 +77,7 @@ public final class Joining<W extends Work> {
       int[] here,
       int rank,
       @Nullable Outside outside,
-      @Nullable String common,
+      @Nullable UUID common,
       CommunicatorConfig config,
       Supplier<W> works) {
     this.device = device;
@@ -117,7 +117,7 @@ public final class Joining<W extends Work> {
    * @param id by which the ranks of this host meet
    * @param here those ranks, ascending
    * @param outside the way to the others
-   * @param common what all hosts call it if nothing else is wanted
+   * @param common name that all hosts know it by
    */
   public static <W extends Work> Place<W> join(
       Device device,
@@ -127,7 +127,7 @@ public final class Joining<W extends Work> {
       int[] here,
       int rank,
       Outside outside,
-      String common,
+      UUID common,
       CommunicatorConfig config,
       Supplier<W> works) {
     return join(
@@ -310,7 +310,9 @@ public final class Joining<W extends Work> {
   }
 
   private String nameOf(ControlBlock at) {
-    return common != null && config.name() == null ? common : nameOf(config, at);
+    return common != null && config.name() == null
+        ? ControlBlock.nameOf(common)
+        : nameOf(config, at);
   }
 
   private void unmap() {

@@ -136,7 +136,12 @@ public final class ControlBlock {
 
   /** A name that all ranks come to by themselves. */
   public String name() {
-    return "comm-" + new UUID(uuidHigh, uuidLow).toString().substring(0, 6);
+    return nameOf(new UUID(uuidHigh, uuidLow));
+  }
+
+  /** What a communicator is called that ranks know by this. */
+  public static String nameOf(UUID common) {
+    return "comm-" + common.toString().substring(0, 6);
   }
 
   /** The segment all offsets of this class are offsets into. */
