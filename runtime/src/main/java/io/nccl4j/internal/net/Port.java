@@ -6,7 +6,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * A way into the network and out of it. At any time it belongs to one thread, its owner, which
  * alone calls its methods; {@link PortCell} passes it on. No method waits: bytes move during {@link
- * #send}, {@link #receive} and {@link #poll}.
+ * #send}, {@link #receive}, {@link #flush} and {@link #poll}.
  *
  * <p>A message has a tag of 64 bits, whose highest four are its <b>kind</b>. Messages of the kinds
  * below {@link #DATA} are <b>small</b>: they may come at any time from any peer, and are handed to
@@ -54,11 +54,35 @@ public interface Port extends AutoCloseable {
   void addPeer(int peer, byte[] address);
 
   /**
-   * Sends a message. Its memory must not change before the request is done.
+   * Sends data. Its memory must not change before the request is done.
    *
-   * @return the request, or {@link #NONE} if the memory may be used again already
+   * @param tag its kind is {@link #DATA} or above
+   * @return the request
    */
   long send(int peer, long tag, MemorySegment memory, long offset, long bytes);
+
+  /**
+   * Sends a small message in two parts, a head and a body, which arrive as one. Their memory may be
+   * used again at once. The message may wait for others that leave with it, until {@link #flush},
+   * {@link #poll} or the next data to this peer.
+   */
+  void post(
+      int peer,
+      long tag,
+      MemorySegment head,
+      long headOffset,
+      long headBytes,
+      MemorySegment body,
+      long bodyOffset,
+      long bodyBytes);
+
+  /** Sends a small message of one part; see the other method. */
+  default void post(int peer, long tag, MemorySegment memory, long offset, long bytes) {
+    post(peer, tag, memory, offset, bytes, MemorySegment.NULL, 0, 0);
+  }
+
+  /** Lets what was sent leave. */
+  void flush();
 
   /**
    * Says where data goes. Receives with one tag from one peer are filled in order.

@@ -45,10 +45,11 @@ public final class PortCell {
     return owner.getPlain() == FREE && owner.compareAndSet(FREE, OWNED);
   }
 
-  /** Ends that. Whoever closes the port never does. */
+  /** Ends that, and lets leave what was sent. Whoever closes the port never does. */
   public void disown() {
     try {
       last.run();
+      port.flush();
     } finally {
       owner.setRelease(FREE);
     }

@@ -19,7 +19,7 @@ import java.lang.foreign.ValueLayout;
  */
 final class CarriedExchange {
   private static final int DEPTH = 4;
-  private static final long MOST_WINDOW_BYTES = 128 << 10;
+  private static final long MOST_WINDOW_BYTES = 512 << 10;
   private static final long LEAST_WINDOW_BYTES = 4 << 10;
   private static final long ALL_WINDOWS_BYTES = 2 << 20;
   private static final int ALL = -1;

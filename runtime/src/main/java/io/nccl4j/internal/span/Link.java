@@ -8,7 +8,16 @@ import org.jspecify.annotations.Nullable;
  * {@link Wire}'s.
  */
 final class Link {
+  /** Most bytes of announcements, with their data, that are kept until their receives begin. */
+  static final int EARLY_BYTES = 64 << 10;
+
+  /** Where they are kept: however they lie, there is room for one more of the largest. */
+  private static final int RING_BYTES = EARLY_BYTES + pad(Wire.FRAME_BYTES);
+
   private static final int MASK = Wire.SLOTS - 1;
+
+  /** What a link needs: the ring, headers of requests that came early, a header to send. */
+  static final long BYTES = RING_BYTES + (Wire.SLOTS + 1L) * Wire.HEADER_BYTES;
 
   final int peer;
   final int lane;
@@ -18,43 +27,61 @@ final class Link {
 
   int expected;
 
-  /** How many receives the peer is known to have begun, and was told that this rank has. */
-  int peerExpects;
-
+  /** How many of its receives the peer was told to have begun, and how much they hold. */
   int told;
+
+  long untoldBytes;
+
+  /** How many receives the peer is known to have begun; what it may have to keep beyond them. */
+  private int peerExpects;
+
+  private long peerKeeps;
 
   /** The last ones, by number. */
   private final Transfer[] sends = new Transfer[Wire.SLOTS];
 
   private final Transfer[] receives = new Transfer[Wire.SLOTS];
 
-  /** Whether something came for a transfer that has not begun: its announcement, or its request. */
-  private final boolean[] announced = new boolean[Wire.SLOTS];
+  /** How much the peer keeps of each send that it does not expect yet. */
+  private final int[] peerKept = new int[Wire.SLOTS];
 
+  /** Whether the peer has asked for a send that has not begun. */
   private final boolean[] asked = new boolean[Wire.SLOTS];
 
-  /** The port's requests that send the frames. */
-  final long[] frameRequests = new long[Wire.SLOTS];
+  /** Where announcements lie whose receives have not begun; −1 where there is none. */
+  private final int[] keptAt = new int[Wire.SLOTS];
 
-  final long[] noteRequests = new long[Wire.NOTES];
-  int notes;
+  /** Where in the ring the next one goes, and where the oldest one lies. */
+  private int ringEnd;
+
+  private int ringStart;
+  private int kept;
 
   /** The last collective that the peer is known to have called, if this rank has not yet. */
   Wire.@Nullable Header ahead;
 
-  /** Frames to send, frames that landed, headers of requests that landed, headers to send. */
-  final MemorySegment frames;
+  final MemorySegment memory;
+
+  /** Where a header is put together that is to be sent. */
+  final long head;
 
   private final long start;
 
-  Link(int peer, int lane, MemorySegment frames, long start) {
+  /**
+   * A link that was not used.
+   *
+   * @param memory has {@link #BYTES} for it, from {@code start}
+   */
+  Link(int peer, int lane, MemorySegment memory, long start) {
     this.peer = peer;
     this.lane = lane;
-    this.frames = frames;
+    this.memory = memory;
     this.start = start;
+    head = start + RING_BYTES + (long) Wire.SLOTS * Wire.HEADER_BYTES;
     for (int i = 0; i < Wire.SLOTS; i++) {
       sends[i] = new Transfer(this, true);
       receives[i] = new Transfer(this, false);
+      keptAt[i] = -1;
     }
   }
 
@@ -66,14 +93,6 @@ final class Link {
     return receives[seq & MASK];
   }
 
-  void setAnnounced(int seq, boolean now) {
-    announced[seq & MASK] = now;
-  }
-
-  boolean isAnnounced(int seq) {
-    return announced[seq & MASK];
-  }
-
   void setAsked(int seq, boolean now) {
     asked[seq & MASK] = now;
   }
@@ -82,21 +101,87 @@ final class Link {
     return asked[seq & MASK];
   }
 
-  long sendFrame(int seq) {
-    return start + (long) (seq & MASK) * Wire.FRAME_BYTES;
-  }
-
-  long landedFrame(int seq) {
-    return start + (long) (Wire.SLOTS + (seq & MASK)) * Wire.FRAME_BYTES;
-  }
-
   long askFrame(int seq) {
-    return start + 2L * Wire.SLOTS * Wire.FRAME_BYTES + (long) (seq & MASK) * Wire.HEADER_BYTES;
+    return start + RING_BYTES + (long) (seq & MASK) * Wire.HEADER_BYTES;
   }
 
-  long note(int number) {
-    return start
-        + 2L * Wire.SLOTS * Wire.FRAME_BYTES
-        + (long) (Wire.SLOTS + (number & Wire.NOTES - 1)) * Wire.HEADER_BYTES;
+  // ---- what the peer may have to keep
+
+  private static int pad(int bytes) {
+    return bytes + Long.BYTES - 1 & -Long.BYTES;
+  }
+
+  /** How much the announcement of a transfer takes. */
+  static int keptBytes(Transfer t) {
+    return pad(Wire.HEADER_BYTES + (t.isSmall() ? (int) t.bytes : 0));
+  }
+
+  /** Whether the peer has room for an announcement, if its receive has not begun. */
+  boolean canKeep(Transfer t) {
+    int ahead = t.seq - peerExpects;
+    return ahead <= 0 || ahead <= Wire.SLOTS && peerKeeps + keptBytes(t) <= EARLY_BYTES;
+  }
+
+  /** It was sent. */
+  void announced(Transfer t) {
+    if (t.seq - peerExpects > 0) {
+      int bytes = keptBytes(t);
+      peerKept[t.seq & MASK] = bytes;
+      peerKeeps += bytes;
+    }
+  }
+
+  /** The peer has begun so many receives. */
+  void peerExpects(int count) {
+    int most = sent + Wire.SLOTS;
+    int known = count - most > 0 ? most : count;
+    while (known - peerExpects > 0) {
+      int slot = ++peerExpects & MASK;
+      peerKeeps -= peerKept[slot];
+      peerKept[slot] = 0;
+    }
+  }
+
+  // ---- what is kept here
+
+  /** Keeps an announcement until its receive begins; false if the peer sent more than it may. */
+  boolean keep(int seq, MemorySegment from, long offset, long bytes) {
+    int length = pad((int) bytes);
+    if (kept == 0) {
+      ringStart = 0;
+      ringEnd = 0;
+    }
+    boolean isWrapped = kept > 0 && ringEnd <= ringStart;
+    int at = ringEnd;
+    if (!isWrapped && at + length > RING_BYTES) {
+      at = 0;
+      isWrapped = true;
+    }
+    if (at + length > (isWrapped ? ringStart : RING_BYTES)) {
+      return false;
+    }
+    MemorySegment.copy(from, offset, memory, start + at, bytes);
+    keptAt[seq & MASK] = at;
+    ringEnd = at + length;
+    kept++;
+    return true;
+  }
+
+  boolean isKept(int seq) {
+    return keptAt[seq & MASK] >= 0;
+  }
+
+  /** Where it lies. */
+  long kept(int seq) {
+    return start + keptAt[seq & MASK];
+  }
+
+  /** It is not needed any more; the oldest goes first. */
+  void release(int seq) {
+    keptAt[seq & MASK] = -1;
+    kept--;
+    if (kept > 0) {
+      ringStart = keptAt[seq + 1 & MASK];
+    }
   }
 }

@@ -37,9 +37,6 @@ final class Transfer {
   long call;
   int elementBytes;
 
-  /** Of a receive: the peer's announcement has come, and fits. */
-  boolean announced;
-
   /** Of a large one: the receiver has asked for the data. */
   boolean asked;
 

@@ -14,10 +14,11 @@ import org.jspecify.annotations.Nullable;
  * the <i>n</i>-th of a lane goes where that one's <i>n</i>-th receive of it says; both say which
  * operation they belong to, and whoever finds another one there reports it.
  *
- * <p><b>Small</b> ones go at once, into a frame of the receiver where its receive has not begun. A
- * sender is at most {@link #SLOTS} ahead of the receives that it knows to have begun there, so that
- * the frames suffice. <b>Large</b> ones are announced in the same way, and go straight to their
- * place when the receiver asks for them, which it does when its receive begins.
+ * <p><b>Small</b> ones go at once, and are kept by the receiver where its receive has not begun. A
+ * sender is at most {@link #SLOTS} transfers and {@link Link#EARLY_BYTES} ahead of the receives
+ * that it knows to have begun there, so that there is room for them. <b>Large</b> ones go straight
+ * to their place when the receiver asks for them, which it does when its receive begins; unless it
+ * has asked already, the sender announces them, so that it can compare.
  *
  * <p>All of it belongs to the owner of the port. Nothing waits, and nothing is allocated once two
  * ranks have talked.
@@ -32,19 +33,13 @@ final class Wire implements Port.Landing {
   private static final int LANES = 2;
 
   /** Most bytes that are sent without having been asked for. */
-  static final int EAGER_BYTES = 4096;
+  static final int EAGER_BYTES = 16 << 10;
 
   /** Most transfers under way between two ranks, in a lane and direction; a power of two. */
   static final int SLOTS = 16;
 
-  /** Most headers under way; a power of two. */
-  static final int NOTES = 64;
-
   static final int HEADER_BYTES = 56;
   static final int FRAME_BYTES = HEADER_BYTES + EAGER_BYTES;
-
-  private static final long LINK_BYTES =
-      2L * SLOTS * FRAME_BYTES + (long) (SLOTS + NOTES) * HEADER_BYTES;
 
   /** How many collectives are remembered; a power of two. */
   private static final int CALLS = 64;
@@ -96,7 +91,7 @@ final class Wire implements Port.Landing {
       long earlierCode,
       long earlierCount) {}
 
-  /** Memory for frames. */
+  /** Memory outside the Java heap. */
   record Frames(MemorySegment segment, long offset) {}
 
   private final Port port;
@@ -156,17 +151,13 @@ final class Wire implements Port.Landing {
   /** Tells a peer what this rank calls, where nothing else does. */
   void mention(int peer, EngineWork w) {
     Link link = link(peer, COLLECTIVES);
-    if (!isFree(link.noteRequests, link.notes & NOTES - 1)) {
-      // What follows says it, too.
-      return;
-    }
-    long at = link.note(link.notes);
-    link.frames.set(INT, at + WORD, w.signature);
-    link.frames.set(LONG, at + BYTES, 0);
-    link.frames.set(LONG, at + CODE, w.code());
-    link.frames.set(LONG, at + COUNT, w.count);
-    writeCall(link.frames, at, w.seq);
-    sendNote(link, NOTE, 0, at);
+    long at = link.head;
+    link.memory.set(INT, at + WORD, w.signature);
+    link.memory.set(LONG, at + BYTES, 0);
+    link.memory.set(LONG, at + CODE, w.code());
+    link.memory.set(LONG, at + COUNT, w.count);
+    writeCall(link.memory, at, w.seq);
+    post(link, NOTE, 0);
   }
 
   /** The code of a collective of this rank; 0 if it is not remembered. */
@@ -222,21 +213,21 @@ final class Wire implements Port.Landing {
   void begin(Transfer t) {
     Link link = t.link;
     t.asked = false;
-    t.announced = false;
     t.request = Port.NONE;
     if (t.sends) {
       t.seq = ++link.sent;
       t.state = Transfer.WAITING;
       if (link.isAsked(t.seq)) {
         link.setAsked(t.seq, false);
-        request(t, link.frames, link.askFrame(t.seq));
+        request(t, link.memory, link.askFrame(t.seq));
       }
     } else {
       t.seq = ++link.expected;
       t.state = Transfer.EXPECTED;
-      if (link.isAnnounced(t.seq)) {
-        link.setAnnounced(t.seq, false);
-        announcement(t, link.frames, link.landedFrame(t.seq));
+      link.untoldBytes += Link.keptBytes(t);
+      if (link.isKept(t.seq)) {
+        announcement(t, link.memory, link.kept(t.seq));
+        link.release(t.seq);
       }
     }
     advance(t);
@@ -299,19 +290,23 @@ final class Wire implements Port.Landing {
   }
 
   private void announce(Transfer t) {
-    Link link = t.link;
-    if (t.seq - link.peerExpects > SLOTS || !isFree(link.frameRequests, t.seq & SLOTS - 1)) {
-      return;
+    if (t.isSmall() || !t.asked) {
+      Link link = t.link;
+      if (!link.canKeep(t)) {
+        return;
+      }
+      write(t);
+      port.post(
+          link.peer,
+          tag(ANNOUNCEMENT, link, t.seq),
+          link.memory,
+          link.head,
+          HEADER_BYTES,
+          t.memory,
+          t.offset,
+          t.isSmall() ? t.bytes : 0);
+      link.announced(t);
     }
-    long frame = link.sendFrame(t.seq);
-    write(t, frame);
-    long bytes = t.isSmall() ? t.bytes : 0;
-    if (bytes > 0) {
-      Copies.copy(t.memory, t.offset, link.frames, frame + HEADER_BYTES, bytes);
-    }
-    link.frameRequests[t.seq & SLOTS - 1] =
-        port.send(
-            link.peer, tag(ANNOUNCEMENT, link, t.seq), link.frames, frame, HEADER_BYTES + bytes);
     t.state = t.isSmall() ? Transfer.DONE : Transfer.ANNOUNCED;
     sendData(t);
   }
@@ -320,7 +315,7 @@ final class Wire implements Port.Landing {
     if (t.state == Transfer.ANNOUNCED && t.asked) {
       t.request =
           port.send(t.link.peer, tag(Port.DATA, t.link, t.seq), t.memory, t.offset, t.bytes);
-      t.state = t.request == Port.NONE ? Transfer.DONE : Transfer.SENDING;
+      t.state = Transfer.SENDING;
     }
   }
 
@@ -328,69 +323,53 @@ final class Wire implements Port.Landing {
     if (t.isSmall()) {
       return;
     }
-    Link link = t.link;
     if (!t.asked) {
-      if (!isFree(link.noteRequests, link.notes & NOTES - 1)) {
-        return;
-      }
+      Link link = t.link;
       t.request = port.receive(link.peer, tag(Port.DATA, link, t.seq), t.memory, t.offset, t.bytes);
       t.asked = true;
-      note(link, REQUEST, t.seq, t);
+      write(t);
+      post(link, REQUEST, t.seq);
     }
-    if (t.announced && isOver(t)) {
+    if (isOver(t)) {
       t.state = Transfer.DONE;
     }
   }
 
-  private boolean isFree(long[] requests, int slot) {
-    if (requests[slot] != Port.NONE && port.state(requests[slot]) == Port.PENDING) {
-      return false;
-    }
-    requests[slot] = Port.NONE;
-    return true;
-  }
-
   /** Tells the peer how many receives have begun, where nothing else does. */
   private void tell(Link link) {
-    if (link.expected - link.told >= SLOTS / 2
-        && isFree(link.noteRequests, link.notes & NOTES - 1)) {
-      note(link, NOTE, 0, null);
+    if (link.expected - link.told >= SLOTS / 2 || link.untoldBytes >= Link.EARLY_BYTES / 2) {
+      writeCall(link.memory, link.head, 0);
+      post(link, NOTE, 0);
     }
   }
 
-  private void note(Link link, int kind, int seq, @Nullable Transfer of) {
-    long at = link.note(link.notes);
-    if (of != null) {
-      write(of, at);
-    } else {
-      writeCall(link.frames, at, 0);
-    }
-    sendNote(link, kind, seq, at);
+  private void write(Transfer t) {
+    Link link = t.link;
+    long at = link.head;
+    link.memory.set(INT, at + WORD, t.word);
+    link.memory.set(LONG, at + BYTES, t.bytes);
+    link.memory.set(LONG, at + CODE, t.code);
+    link.memory.set(LONG, at + COUNT, t.count);
+    writeCall(link.memory, at, link.lane == COLLECTIVES ? t.call : 0);
+    writeExpects(link);
   }
 
-  private void sendNote(Link link, int kind, int seq, long at) {
-    link.frames.set(INT, at + EXPECTS, link.expected);
+  private void writeCall(MemorySegment memory, long at, long call) {
+    memory.set(LONG, at + CALL, call);
+    memory.set(LONG, at + EARLIER_CODE, call == 0 ? 0 : codeOf(call - 1));
+    memory.set(LONG, at + EARLIER_COUNT, countOf(call - 1));
+  }
+
+  private static void writeExpects(Link link) {
+    link.memory.set(INT, link.head + EXPECTS, link.expected);
     link.told = link.expected;
-    link.noteRequests[link.notes & NOTES - 1] =
-        port.send(link.peer, tag(kind, link, seq), link.frames, at, HEADER_BYTES);
-    link.notes++;
+    link.untoldBytes = 0;
   }
 
-  private void write(Transfer t, long at) {
-    MemorySegment frames = t.link.frames;
-    frames.set(INT, at + WORD, t.word);
-    frames.set(INT, at + EXPECTS, t.link.expected);
-    t.link.told = t.link.expected;
-    frames.set(LONG, at + BYTES, t.bytes);
-    frames.set(LONG, at + CODE, t.code);
-    frames.set(LONG, at + COUNT, t.count);
-    writeCall(frames, at, t.link.lane == COLLECTIVES ? t.call : 0);
-  }
-
-  private void writeCall(MemorySegment frames, long at, long call) {
-    frames.set(LONG, at + CALL, call);
-    frames.set(LONG, at + EARLIER_CODE, call == 0 ? 0 : codeOf(call - 1));
-    frames.set(LONG, at + EARLIER_COUNT, countOf(call - 1));
+  /** Sends the header that was written. */
+  private void post(Link link, int kind, int seq) {
+    writeExpects(link);
+    port.post(link.peer, tag(kind, link, seq), link.memory, link.head, HEADER_BYTES);
   }
 
   private static long tag(int kind, Link link, int seq) {
@@ -412,8 +391,7 @@ final class Wire implements Port.Landing {
       return;
     }
     Link link = link(peer, lane);
-    int expects = from.get(INT, offset + EXPECTS);
-    link.peerExpects += Math.max(0, expects - link.peerExpects);
+    link.peerExpects(from.get(INT, offset + EXPECTS));
     int seq = (int) tag;
     long call = from.get(LONG, offset + CALL);
     if (lane == COLLECTIVES && call > 0 && isNews(call, from.get(INT, offset + WORD))) {
@@ -424,10 +402,12 @@ final class Wire implements Port.Landing {
         Transfer t = link.receive(seq);
         if (t.state == Transfer.EXPECTED && t.seq == seq) {
           announcement(t, from, offset);
-        } else if (isAhead(seq, link.expected) && !link.isAnnounced(seq)) {
-          MemorySegment.copy(from, offset, link.frames, link.landedFrame(seq), bytes);
-          link.setAnnounced(seq, true);
-        } else {
+        } else if (isAhead(seq, link.expected) && !link.isKept(seq)) {
+          if (!link.keep(seq, from, offset, bytes)) {
+            listener.nonsense(peer, "more than it was told that there is room for");
+          }
+        } else if (bytes > HEADER_BYTES || !isPast(seq, link.expected)) {
+          // A large one's data may come before its announcement.
           listener.nonsense(peer, "transfer " + seq + " of lane " + lane);
         }
       }
@@ -436,7 +416,7 @@ final class Wire implements Port.Landing {
         if (t.state != Transfer.IDLE && t.seq == seq) {
           request(t, from, offset);
         } else if (isAhead(seq, link.sent) && !link.isAsked(seq)) {
-          MemorySegment.copy(from, offset, link.frames, link.askFrame(seq), HEADER_BYTES);
+          MemorySegment.copy(from, offset, link.memory, link.askFrame(seq), HEADER_BYTES);
           link.setAsked(seq, true);
         } else if (!isPast(seq, link.sent)) {
           listener.nonsense(peer, "a request for transfer " + seq + " of lane " + lane);
@@ -468,17 +448,15 @@ final class Wire implements Port.Landing {
     return seq - last > 0 && seq - last <= SLOTS;
   }
 
-  /** A request for what was sent as a small one: the receiver finds the contradiction, too. */
+  /**
+   * Of a request: for what was sent as a small transfer; the receiver finds the contradiction, too.
+   */
   private static boolean isPast(int seq, int last) {
     return seq - last <= 0;
   }
 
   private void announcement(Transfer t, MemorySegment from, long offset) {
-    if (!fits(t, from, offset)) {
-      return;
-    }
-    t.announced = true;
-    if (t.isSmall()) {
+    if (fits(t, from, offset) && t.isSmall()) {
       if (t.bytes > 0) {
         Copies.copy(from, offset + HEADER_BYTES, t.memory, t.offset, t.bytes);
       }
@@ -502,10 +480,14 @@ final class Wire implements Port.Landing {
     return false;
   }
 
-  /** Tells a peer something of this rank; the memory does not change any more. */
+  /** Tells a peer something of this rank. */
   void tell(int peer, MemorySegment news) {
-    // A request need not be given back where the port is closed soon.
-    long ignored = port.send(peer, (long) NEWS << Port.KIND_SHIFT, news, 0, news.byteSize());
+    port.post(peer, (long) NEWS << Port.KIND_SHIFT, news, 0, news.byteSize());
+  }
+
+  /** Lets leave what was sent, before what takes longer. */
+  void flush() {
+    port.flush();
   }
 
   private Link link(int peer, int lane) {
@@ -514,7 +496,7 @@ final class Wire implements Port.Landing {
   }
 
   private Link open(int peer, int lane) {
-    Frames frames = memory.apply(LINK_BYTES);
+    Frames frames = memory.apply(Link.BYTES);
     Link link = new Link(peer, lane, frames.segment(), frames.offset());
     links[peer * LANES + lane] = link;
     return link;

@@ -77,13 +77,6 @@ public final class FakeNetwork implements Network {
       this.bytes = bytes;
       this.sent = sent;
     }
-
-    private static Message copied(long tag, MemorySegment memory, long offset, long bytes) {
-      byte[] copy = new byte[(int) bytes];
-      MemorySegment from = MemorySegment.ofArray(copy);
-      MemorySegment.copy(memory, offset, from, 0, bytes);
-      return new Message(tag, from, 0, bytes, null);
-    }
   }
 
   private static final class Request {
@@ -236,25 +229,53 @@ public final class FakeNetwork implements Network {
     public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
       synchronized (FakeNetwork.this) {
         check(peer);
-        boolean small = tag >>> KIND_SHIFT < DATA;
-        if (small && bytes > SMALL_BYTES) {
-          throw new IllegalArgumentException("a small message of " + bytes + " bytes");
+        if (tag >>> KIND_SHIFT < DATA) {
+          throw new IllegalArgumentException("small messages are not sent but posted");
         }
         Request request = new Request();
         if (errors.get(peer) != null) {
           request.state = FAILED;
-          return number(request);
+        } else {
+          used(peer).add(new Message(tag, memory, offset, bytes, request));
         }
-        Link link = links.get(peer);
-        link.isUsed = true;
-        Deque<Message> underWay = link.underWay;
-        if (small) {
-          underWay.add(Message.copied(tag, memory, offset, bytes));
-          return NONE;
-        }
-        underWay.add(new Message(tag, memory, offset, bytes, request));
         return number(request);
       }
+    }
+
+    @Override
+    public void post(
+        int peer,
+        long tag,
+        MemorySegment head,
+        long headOffset,
+        long headBytes,
+        MemorySegment body,
+        long bodyOffset,
+        long bodyBytes) {
+      synchronized (FakeNetwork.this) {
+        check(peer);
+        if (tag >>> KIND_SHIFT >= DATA || headBytes + bodyBytes > SMALL_BYTES) {
+          throw new IllegalArgumentException("no small message");
+        }
+        if (errors.get(peer) == null) {
+          byte[] copy = new byte[(int) (headBytes + bodyBytes)];
+          MemorySegment all = MemorySegment.ofArray(copy);
+          MemorySegment.copy(head, headOffset, all, 0, headBytes);
+          MemorySegment.copy(body, bodyOffset, all, headBytes, bodyBytes);
+          used(peer).add(new Message(tag, all, 0, copy.length, null));
+        }
+      }
+    }
+
+    @Override
+    public void flush() {
+      // Messages are under way at once.
+    }
+
+    private Deque<Message> used(int peer) {
+      Link link = links.get(peer);
+      link.isUsed = true;
+      return link.underWay;
     }
 
     @Override

@@ -24,7 +24,7 @@ final class NetworkDaemonTest {
         Arena arena = Arena.ofConfined()) {
       from.addPeer(1, to.address());
       to.addPeer(0, from.address());
-      from.send(1, SMALL, arena.allocate(8), 0, 8);
+      from.post(1, SMALL, arena.allocate(8), 0, 8);
       while (!from.isFlushed()) {
         network.step();
       }
@@ -51,7 +51,7 @@ final class NetworkDaemonTest {
       own(cell);
       assertFalse(cell.tryOwn());
       daemon.add(cell);
-      from.send(1, SMALL, arena.allocate(8), 0, 8);
+      from.post(1, SMALL, arena.allocate(8), 0, 8);
       while (!from.isFlushed()) {
         network.step();
       }

@@ -128,8 +128,11 @@ public final class Progress {
             }
             long before = stream.ownedHead();
             result = stream.run(target, patience);
-            if (stream.ownedHead() != before) {
+            if (result == Step.MOVED || stream.ownedHead() != before) {
               polls = 0;
+              if (waiter != null) {
+                waiter.moved();
+              }
             }
           }
         } finally {

@@ -4,10 +4,12 @@ import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.Port;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
-import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.channel.nio.AbstractNioChannel;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.Objects;
 import java.util.UUID;
@@ -38,9 +40,10 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private static final Logger LOG = LogManager.getLogger(Connection.class);
 
   private final NettyPort port;
-  private final Channel channel;
+  private final AbstractNioChannel channel;
   private final Handshake handshake;
   private final Destination destination = new Destination();
+  private final FrameBuffer frames = new FrameBuffer();
   private final long since = System.nanoTime();
   private final @Nullable Peer dialed;
   private @Nullable Peer peer;
@@ -48,13 +51,15 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private @Nullable UUID proved;
   private Stage stage;
   private boolean hasLeft;
+  private boolean isUnflushed;
 
   /**
    * A connection that has said nothing yet.
    *
    * @param dialed whom this end has dialed; null if it was dialed
    */
-  Connection(NettyPort port, Channel channel, NetworkConfig config, @Nullable Peer dialed) {
+  Connection(
+      NettyPort port, AbstractNioChannel channel, NetworkConfig config, @Nullable Peer dialed) {
     this.port = port;
     this.channel = channel;
     this.dialed = dialed;
@@ -163,36 +168,82 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   // ---- sending
 
-  /** Sends a frame and the data that follows it. */
-  void write(ByteBuf frame, @Nullable Transfer data) {
-    if (data == null) {
-      channel.writeAndFlush(frame, channel.voidPromise());
-      return;
+  /** Sends a small message with the next flush. */
+  void post(
+      long tag,
+      MemorySegment head,
+      long headOffset,
+      int headBytes,
+      MemorySegment body,
+      long bodyOffset,
+      int bodyBytes) {
+    if (!frames.hasRoom((long) headBytes + bodyBytes)) {
+      writeFrames();
     }
-    channel.write(frame, channel.voidPromise());
+    frames.add(tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
+    unflushed();
+  }
+
+  /** Sends data. */
+  void send(long tag, Transfer data) {
+    if (!frames.hasRoom(0)) {
+      writeFrames();
+    }
+    frames.add(tag, (int) data.bytes(), FrameBuffer.MESSAGE);
+    writeFrames();
     ByteBuf rest = Unpooled.wrappedBuffer(data.rest(Long.MAX_VALUE).asByteBuffer());
     channel
-        .writeAndFlush(rest)
+        .write(rest)
         .addListener(
             written -> {
               data.end(written.isSuccess() ? Port.COMPLETE : Port.FAILED);
               port.moved();
             });
+    flush();
+  }
+
+  private void writeFrames() {
+    ByteBuf together = frames.take();
+    if (together != null) {
+      channel.write(together, channel.voidPromise());
+    }
+  }
+
+  private void unflushed() {
+    if (!isUnflushed) {
+      isUnflushed = true;
+      port.unflushed(this);
+    }
+  }
+
+  /** Lets leave what was sent. */
+  void flush() {
+    isUnflushed = false;
+    writeFrames();
+    channel.flush();
   }
 
   /** Whether the system has taken all that was sent. */
   boolean isFlushed() {
-    return channel.unsafe().outboundBuffer() == null || channel.unsafe().outboundBuffer().isEmpty();
+    ChannelOutboundBuffer unsent = channel.unsafe().outboundBuffer();
+    return !isUnflushed && (unsent == null || unsent.isEmpty());
   }
 
   /** Says that nothing follows. */
   void bidFarewell() {
-    try (FrameBuffer last = new FrameBuffer(0)) {
-      channel.writeAndFlush(last.frame(0, 0, FrameBuffer.FAREWELL), channel.voidPromise());
+    if (!frames.hasRoom(0)) {
+      writeFrames();
     }
+    frames.add(0, 0, FrameBuffer.FAREWELL);
+    flush();
   }
 
   // ---- receiving
+
+  /** Reads what is there without asking first whether there is something. */
+  void read() {
+    channel.unsafe().read();
+  }
 
   @Override
   public void channelRead(ChannelHandlerContext context, Object read) {
@@ -201,6 +252,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
       Transfer data = destination.data();
       if (data != null) {
         data.move(bytes.readableBytes());
+        destination.forget();
         port.moved();
         if (data.left() == 0) {
           destination.data(null);
@@ -325,5 +377,6 @@ final class Connection extends ChannelInboundHandlerAdapter {
   @Override
   public void handlerRemoved(ChannelHandlerContext context) {
     destination.close();
+    frames.close();
   }
 }

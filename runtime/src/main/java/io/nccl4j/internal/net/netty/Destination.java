@@ -31,6 +31,10 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
   private final ByteBuf buffer;
   private final MemorySegment memory;
   private @Nullable Transfer data;
+
+  /** The next part of its memory. */
+  private @Nullable ByteBuf straight;
+
   private int attempted;
   private int last;
   private int reads;
@@ -58,11 +62,20 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
 
   /** What is read next belongs to {@code transfer}, or to no data. */
   void data(@Nullable Transfer transfer) {
+    forget();
     data = transfer;
   }
 
+  /** Something was read to where data goes. */
+  void forget() {
+    if (straight != null) {
+      straight.release();
+      straight = null;
+    }
+  }
+
   void close() {
-    data = null;
+    data(null);
     buffer.release();
   }
 
@@ -74,9 +87,13 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
   @Override
   public ByteBuf allocate(ByteBufAllocator allocator) {
     if (data != null) {
-      ByteBuf straight = Unpooled.wrappedBuffer(data.rest(PART_BYTES).asByteBuffer());
-      attempted = straight.capacity();
-      return straight.clear();
+      ByteBuf part = straight;
+      if (part == null) {
+        part = Unpooled.wrappedBuffer(data.rest(PART_BYTES).asByteBuffer());
+        straight = part;
+      }
+      attempted = part.capacity();
+      return part.retain().clear();
     }
     buffer.discardReadBytes();
     attempted = Math.min(LOOK_BYTES, buffer.writableBytes());

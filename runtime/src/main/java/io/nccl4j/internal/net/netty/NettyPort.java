@@ -6,7 +6,6 @@ import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
 import io.nccl4j.internal.net.Port;
-import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
@@ -28,8 +27,11 @@ import org.jspecify.annotations.Nullable;
 final class NettyPort implements Port {
   private static final int BACKLOG = 1024;
 
-  /** Messages up to this size are copied and go with their header in one piece. */
-  private static final int COPIED_BYTES = 8 << 10;
+  /** Up to so many connections are simply read from; asking which have something costs more. */
+  private static final int FEW = 2;
+
+  /** Of so many polls in a row, one asks all the same. */
+  private static final int POLLS = 8;
 
   private static final Landing NOBODY =
       (peer, tag, memory, offset, bytes) -> {
@@ -51,8 +53,14 @@ final class NettyPort implements Port {
   /** Peers that will connect themselves, since both ends have dialed. */
   private final List<Peer> promises = new ArrayList<>();
 
-  private final FrameBuffer outgoing = new FrameBuffer(COPIED_BYTES);
+  /** Connections with peers. */
+  private final List<Connection> open = new ArrayList<>();
+
+  /** Those that have messages which have not left. */
+  private final List<Connection> unflushed = new ArrayList<>();
+
   private Landing landing = NOBODY;
+  private int polls;
   private int moved;
   private int failures;
   private boolean isClosed;
@@ -176,12 +184,20 @@ final class NettyPort implements Port {
 
   void opened(Connection connection, Peer peer) {
     strangers.remove(connection);
+    open.add(connection);
     peer.opened(connection);
   }
 
-  /** A connection has ended that no peer depends on. */
+  /** A connection has ended. */
   void forget(Connection connection) {
     strangers.remove(connection);
+    open.remove(connection);
+    unflushed.remove(connection);
+  }
+
+  /** A connection has messages that have not left. */
+  void unflushed(Connection connection) {
+    unflushed.add(connection);
   }
 
   /** The other end wants its own connection to be used. */
@@ -247,22 +263,62 @@ final class NettyPort implements Port {
   public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
     own();
     checkLength(tag, bytes);
-    Peer to = peer(peer);
-    if (to.error() != null) {
+    if (tag >>> KIND_SHIFT < DATA) {
+      throw new IllegalArgumentException("small messages are not sent but posted");
+    }
+    Peer to = connected(peer);
+    if (to == null) {
       return failedRequest();
     }
-    if (!to.isConnected()) {
-      dial(to);
-    }
-    if (bytes <= COPIED_BYTES) {
-      to.write(outgoing.frame(tag, memory, offset, (int) bytes), null);
-      return NONE;
-    }
-    ByteBuf frame = outgoing.frame(tag, (int) bytes, FrameBuffer.MESSAGE);
     Transfer data = transfer();
     long request = data.begin(tag, memory, offset, bytes);
-    to.write(frame, data);
+    to.send(tag, data);
     return request;
+  }
+
+  @Override
+  public void post(
+      int peer,
+      long tag,
+      MemorySegment head,
+      long headOffset,
+      long headBytes,
+      MemorySegment body,
+      long bodyOffset,
+      long bodyBytes) {
+    own();
+    checkLength(tag, headBytes + bodyBytes);
+    if (tag >>> KIND_SHIFT >= DATA) {
+      throw new IllegalArgumentException("data is not posted but sent");
+    }
+    Peer to = connected(peer);
+    if (to != null) {
+      to.post(tag, head, headOffset, (int) headBytes, body, bodyOffset, (int) bodyBytes);
+    }
+  }
+
+  /** A peer to which there is a connection, or soon will be; null if it has failed. */
+  private @Nullable Peer connected(int number) {
+    Peer peer = peer(number);
+    if (peer.error() != null) {
+      return null;
+    }
+    if (!peer.isConnected()) {
+      dial(peer);
+    }
+    return peer;
+  }
+
+  @Override
+  public void flush() {
+    own();
+    flushAll();
+  }
+
+  private void flushAll() {
+    while (!unflushed.isEmpty()) {
+      unflushed.removeLast().flush();
+    }
   }
 
   @Override
@@ -337,7 +393,10 @@ final class NettyPort implements Port {
     moved = 0;
     landing = to;
     try {
-      loop.run();
+      flushAll();
+      if (++polls % POLLS == 0 || !readAll()) {
+        loop.run();
+      }
       if (!strangers.isEmpty() || !promises.isEmpty()) {
         dropLate();
       }
@@ -345,6 +404,23 @@ final class NettyPort implements Port {
       landing = NOBODY;
     }
     return moved;
+  }
+
+  /** Reads from all connections; false if that would not be all that there is to do. */
+  private boolean readAll() {
+    if (open.isEmpty() || open.size() > FEW || !strangers.isEmpty()) {
+      return false;
+    }
+    for (int i = open.size() - 1; i >= 0; i--) {
+      if (!open.get(i).isFlushed()) {
+        return false;
+      }
+    }
+    // Reading may end this connection, or others.
+    for (int i = 0; i < open.size(); i++) {
+      open.get(i).read();
+    }
+    return true;
   }
 
   /** Ends connections whose other end takes too long to prove itself, or to come at all. */
@@ -382,8 +458,8 @@ final class NettyPort implements Port {
   public boolean isFlushed() {
     for (Peer peer : peers) {
       if (peer != null && peer.error() == null) {
-        Connection open = peer.open();
-        if (peer.hasWaiting() || open != null && !open.isFlushed()) {
+        Connection connection = peer.open();
+        if (peer.hasWaiting() || connection != null && !connection.isFlushed()) {
           return false;
         }
       }
@@ -409,9 +485,9 @@ final class NettyPort implements Port {
     isClosed = true;
     for (Peer peer : peers) {
       if (peer != null && peer.error() == null) {
-        Connection open = peer.open();
-        if (open != null && farewell) {
-          open.bidFarewell();
+        Connection connection = peer.open();
+        if (connection != null && farewell) {
+          connection.bidFarewell();
         }
         peer.fail("this port is closed");
       }
@@ -422,7 +498,6 @@ final class NettyPort implements Port {
     ChannelFuture ignored = listener.close();
     loop.run();
     loop.end();
-    outgoing.close();
   }
 
   /** The calling thread owns the port. */

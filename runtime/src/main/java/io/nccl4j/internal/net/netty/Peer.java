@@ -1,7 +1,8 @@
 package io.nccl4j.internal.net.netty;
 
 import io.nccl4j.internal.net.Port;
-import io.netty.buffer.ByteBuf;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -10,8 +11,10 @@ import org.jspecify.annotations.Nullable;
 
 /** What a port knows of another one: the connection, what waits for it, what it is to bring. */
 final class Peer {
-  /** What is to be sent when there is a connection: a frame, and the data that follows it. */
-  private record Waiting(ByteBuf frame, @Nullable Transfer data) {}
+  /** What is to be sent when there is a connection: a message, or data. */
+  private record Waiting(long tag, byte[] message, @Nullable Transfer data) {}
+
+  private static final byte[] NOTHING = {};
 
   final int number;
   final PortAddress address;
@@ -68,17 +71,41 @@ final class Peer {
     dialing = null;
     promised = 0;
     for (Waiting next = waiting.poll(); next != null; next = waiting.poll()) {
-      connection.write(next.frame, next.data);
+      if (next.data != null) {
+        connection.send(next.tag, next.data);
+      } else {
+        MemorySegment message = MemorySegment.ofArray(next.message);
+        connection.post(next.tag, message, 0, next.message.length, MemorySegment.NULL, 0, 0);
+      }
     }
   }
 
-  /** Sends a frame and the data that follows it, now or when there is a connection. */
-  void write(ByteBuf frame, @Nullable Transfer data) {
+  /** Sends data, now or when there is a connection. */
+  void send(long tag, Transfer data) {
     if (open != null) {
-      open.write(frame, data);
+      open.send(tag, data);
     } else {
-      waiting.add(new Waiting(frame, data));
+      waiting.add(new Waiting(tag, NOTHING, data));
     }
+  }
+
+  /** Sends a small message, soon or when there is a connection. */
+  void post(
+      long tag,
+      MemorySegment head,
+      long headOffset,
+      int headBytes,
+      MemorySegment body,
+      long bodyOffset,
+      int bodyBytes) {
+    if (open != null) {
+      open.post(tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
+      return;
+    }
+    byte[] message = new byte[headBytes + bodyBytes];
+    MemorySegment.copy(head, ValueLayout.JAVA_BYTE, headOffset, message, 0, headBytes);
+    MemorySegment.copy(body, ValueLayout.JAVA_BYTE, bodyOffset, message, headBytes, bodyBytes);
+    waiting.add(new Waiting(tag, message, null));
   }
 
   boolean hasWaiting() {
@@ -111,7 +138,6 @@ final class Peer {
     }
     receives.clear();
     for (Waiting unsent : waiting) {
-      unsent.frame.release();
       if (unsent.data != null) {
         unsent.data.end(Port.FAILED);
       }
