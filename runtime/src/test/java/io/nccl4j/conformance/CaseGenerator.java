@@ -63,6 +63,37 @@ final class CaseGenerator {
     return List.copyOf(generator.cases);
   }
 
+  /**
+   * Collectives that several ranks of a host carry to other hosts, in windows, on each way that
+   * there is: around the sizes where ways change, and beyond what is under way at a time.
+   */
+  static List<Case> large(RankLayout layout, int nranks) {
+    CaseGenerator generator = new CaseGenerator(layout, nranks);
+    DataType[] types = {
+      DataType.FLOAT32, DataType.BFLOAT16, DataType.INT8, DataType.FLOAT64, DataType.FLOAT8_E4M3
+    };
+    for (int size : new int[] {128 << 10, 512 << 10}) {
+      for (Op op : new Op[] {Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER, Op.REDUCE_SCATTER_V}) {
+        for (int kind = 0; kind < 6; kind++) {
+          if (op == Op.ALL_REDUCE || (kind + generator.turn) % 3 == 0) {
+            DataType type = types[generator.turn % types.length];
+            int shift = generator.random.nextInt(-1, 2) * type.byteSize();
+            generator.add(op, type, generator.reduction(kind), size + shift);
+          }
+          generator.turn++;
+        }
+      }
+    }
+    int longer = (3 << 20) + 1000;
+    generator.add(Op.ALL_REDUCE, DataType.FLOAT32, Reduction.SUM, longer);
+    generator.add(Op.ALL_REDUCE, DataType.FLOAT64, Reduction.AVG, longer);
+    generator.add(Op.ALL_REDUCE, DataType.INT64, Reduction.SUM, 3 * longer);
+    generator.add(Op.REDUCE_SCATTER, DataType.FLOAT32, Reduction.PROD, longer);
+    generator.add(Op.BROADCAST, DataType.FLOAT32, Reduction.SUM, longer);
+    generator.add(Op.ALL_GATHER, DataType.INT8, Reduction.SUM, longer + 1);
+    return List.copyOf(generator.cases);
+  }
+
   private void addReductions() {
     for (int length = 0; length < 3; length++) {
       for (DataType type : DataType.values()) {

@@ -55,6 +55,24 @@ class ConformanceTest {
             () -> TestBackend.overHosts(hostOf, TestBackend.CONFIG, network)));
   }
 
+  @ParameterizedTest(name = "{0}, hosts {1}, {2}")
+  @CsvSource({
+    "THREADS, 0 1, memory",
+    "ONE_THREAD, 0 0 1 1, memory",
+    "THREADS, 0 1 1 2 2 2, memory",
+    "THREADS, 1 0 2 0 1, memory",
+    "THREADS, 0 0 0 1 1, netty"
+  })
+  @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
+  void largeOverHosts(RankLayout layout, String hosts, String network) throws Exception {
+    TestBackend.requireHost("cuda leaves the way between hosts to NCCL");
+    int[] hostOf = Arrays.stream(hosts.split(" ")).mapToInt(Integer::parseInt).toArray();
+    assertNone(
+        layout.run(
+            CaseGenerator.large(layout, hostOf.length),
+            () -> TestBackend.overHosts(hostOf, TestBackend.CONFIG, network)));
+  }
+
   @Tag("process")
   @ParameterizedTest(name = "{0}, {1} ranks")
   @CsvSource({"PROCESSES,2", "PROCESSES,3", "PROCESSES,4", "MIXED,4", "HOSTS,4"})

@@ -7,33 +7,35 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.operation.Party;
-import io.nccl4j.internal.operation.Shape;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /**
- * A collective whose data the leader of each host carries for all its ranks, a window of a block
- * after the other, a few at a time. A leader sends what its ranks contribute to the leaders whose
- * ranks need it; what it has got it folds, in the order of the ranks, or copies, straight from and
- * into its ranks' buffers.
+ * A collective whose data some ranks of each host carry for all of it, a window of a block after
+ * the other, a few at a time. Small ones the leader carries alone, large ones the first ranks of
+ * each host, each a share of every block. What has come is folded, in the order of the ranks, or
+ * copied, straight from and into the buffers of this host's ranks.
  */
 final class CarriedExchange {
-  private static final int DEPTH = 4;
+  private static final int DEPTH = 8;
   private static final long MOST_WINDOW_BYTES = 512 << 10;
   private static final long LEAST_WINDOW_BYTES = 4 << 10;
-  private static final long ALL_WINDOWS_BYTES = 2 << 20;
-  private static final int ALL = -1;
+  private static final long ALL_WINDOWS_BYTES = 4 << 20;
 
   private final Wire wire;
   private final Hosts hosts;
   private final int host;
   private final int nranks;
-  private final long windowBytes;
+  private final int rail;
+  private final WindowPlan plan;
+  private final ScalarExchange scalars;
+
+  /** For each window: inputs of other hosts, or a carry that came and one that goes. */
   private final Wire.Frames scratch;
-  private final Wire.Frames scalarRoom;
+
+  private final long gatheredBytes;
+  private final long passedBytes;
+  private final long slotBytes;
   private final Window[] windows = new Window[DEPTH];
-  private final long[] scalars;
-  private final Transfer[] scalarTransfers;
   private final MemorySegment[] ins;
   private final long[] inOffsets;
   private final MemorySegment[] outs;
@@ -42,92 +44,80 @@ final class CarriedExchange {
   // Where the current collective is.
   private long begun;
   private long begunPiece;
-  private int scalarsUnderWay;
+  private boolean isStaged;
+  private long pieceLength;
   private long issued;
   private long finished;
-  private boolean isOut;
-  private boolean isStaged;
-  private long piece;
-  private long pieceLength;
-  private long end;
-  private int block;
-  private int blocks;
-  private long at;
 
-  /** A range of one block on its way. */
-  private static final class Window {
-    private final Transfer[] transfers;
-    private int underWay;
-    private int block;
-    private long at;
-    private long inPiece;
-    private long elements;
-
-    /** Whose input it takes, or {@link #ALL}; which hosts need it, or {@link #ALL}. */
-    private int contributor;
-
-    private int needing;
-
-    /** How many of its sends and receives have begun. */
-    private int sends;
-
-    private int receives;
-
-    private Window(int most) {
-      transfers = new Transfer[most];
-    }
-  }
-
+  /** A rank's part; it is one of the first of its host, see {@link WindowPlan#rails}. */
   CarriedExchange(Span span, Wire wire, Hosts hosts, int rank) {
     this.wire = wire;
     this.hosts = hosts;
     host = hosts.of(rank);
     nranks = hosts.nranks();
+    rail = hosts.place(rank);
     int here = hosts.size(host);
-    int elsewhere = nranks - here;
-    windowBytes =
+    // The same on every host.
+    int elsewhere = nranks - hosts.fewestRanks();
+    gatheredBytes =
         Math.clamp(
-            Long.highestOneBit(ALL_WINDOWS_BYTES / nranks), LEAST_WINDOW_BYTES, MOST_WINDOW_BYTES);
-    scratch = span.memory((long) DEPTH * elsewhere * windowBytes);
-    scalarRoom = span.memory((long) nranks * Long.BYTES);
+            Long.highestOneBit(ALL_WINDOWS_BYTES / DEPTH / elsewhere),
+            LEAST_WINDOW_BYTES,
+            MOST_WINDOW_BYTES);
+    slotBytes = elsewhere * gatheredBytes;
+    passedBytes = Math.min(MOST_WINDOW_BYTES, Long.highestOneBit(slotBytes / 2));
+    plan = new WindowPlan(hosts, rail, gatheredBytes, passedBytes);
+    scratch = span.memory(DEPTH * slotBytes);
+    scalars = new ScalarExchange(wire, hosts, host, rail, span.memory((long) nranks * Long.BYTES));
     for (int i = 0; i < DEPTH; i++) {
-      windows[i] = new Window(here * (hosts.count() - 1) + elsewhere);
+      windows[i] = new Window(i, here * (hosts.count() - 1) + elsewhere, hosts.count());
     }
-    scalars = new long[nranks];
-    scalarTransfers = new Transfer[2 * hosts.count()];
     ins = new MemorySegment[nranks];
     inOffsets = new long[nranks];
     outs = new MemorySegment[here];
     outOffsets = new long[here];
   }
 
-  /** As {@link io.nccl4j.internal.host.engine.Outside#move}, by the leader. */
+  /** As {@link io.nccl4j.internal.host.engine.Outside#move}. */
   int step(EngineWork w, CollectiveEngine engine, long from, boolean staged) {
     if (begun != w.seq || begunPiece != from) {
       begin(w, engine, from, staged);
     }
-    boolean moved = false;
-    while (!isOut && issued - finished < DEPTH) {
-      find(windows[(int) issued % DEPTH], w);
-      issued++;
-      next(w);
+    if (!plan.isUsed()) {
+      return Step.DONE;
     }
-    if (!haveScalars(w, engine)) {
+    if (!scalars.isOver(w)) {
       return Step.BLOCKED;
     }
-    boolean inOrder = true;
-    for (long i = finished; i < issued; i++) {
-      Window window = windows[(int) i % DEPTH];
-      // What follows may go only when all of this has begun: peers count.
-      inOrder = inOrder && issue(window, w, engine, (int) i % DEPTH);
-      moved |= advance(window, w);
-      if (i == finished && inOrder && window.underWay == 0) {
-        finish(window, w, engine, (int) i % DEPTH);
-        finished++;
-        moved = true;
+    while (!plan.isOut() && issued - finished < DEPTH) {
+      plan.next(windows[(int) issued % DEPTH], w);
+      issued++;
+    }
+    boolean moved = advance(w, engine);
+    return plan.isOut() && finished == issued ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
+  }
+
+  private void begin(EngineWork w, CollectiveEngine engine, long from, boolean staged) {
+    boolean first = begun != w.seq;
+    begun = w.seq;
+    begunPiece = from;
+    isStaged = staged;
+    pieceLength = engine.stagedLength(w);
+    issued = 0;
+    finished = 0;
+    if (first) {
+      plan.begin(w);
+      if (!plan.isUsed()) {
+        return;
+      }
+      if (rail == 0 && w.operation.isRooted()) {
+        mention(w);
+      }
+      if (w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
+        scalars.begin(w, engine);
       }
     }
-    return isOut && finished == issued ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
+    plan.beginPiece(w, from, pieceLength, staged);
   }
 
   /** The direction in which no data goes hears at least what is called. */
@@ -141,198 +131,216 @@ final class CarriedExchange {
     }
   }
 
-  // ---- which windows there are: the same on every host
-
-  private void begin(EngineWork w, CollectiveEngine engine, long from, boolean staged) {
-    boolean first = begun != w.seq;
-    begun = w.seq;
-    begunPiece = from;
-    issued = 0;
-    finished = 0;
-    blocks = w.operation.sent().isMany() || w.operation.received().isMany() ? nranks : 1;
-    long longest = 0;
-    for (int b = 0; b < blocks; b++) {
-      longest = Math.max(longest, length(w, b));
-    }
-    pieceLength = engine.stagedLength(w);
-    isStaged = staged;
-    piece = from;
-    end = staged ? Math.min(longest, from + pieceLength) : longest;
-    block = 0;
-    at = from;
-    // Even if there is nothing to move, leaders meet.
-    isOut = longest > 0 && piece >= end;
-    if (longest > 0) {
-      skipEmpty(w);
-    }
-    if (first && w.operation.isRooted()) {
-      mention(w);
-    }
-    if (first && w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
-      exchangeScalars(w, engine);
-    }
-  }
-
-  private static long length(EngineWork w, int b) {
-    return w.operation.sent() == Shape.VARYING ? w.sendCounts[b] : w.count;
-  }
-
-  private long windowEnd(EngineWork w) {
-    long most = Math.max(1, windowBytes / w.type.byteSize());
-    return Math.min(Math.min(at + most, piece + pieceLength), length(w, block));
-  }
-
-  private void next(EngineWork w) {
-    if (end == 0) {
-      isOut = true;
-      return;
-    }
-    at = windowEnd(w);
-    skipEmpty(w);
-  }
-
-  private void skipEmpty(EngineWork w) {
-    while (!isOut && at >= Math.min(piece + pieceLength, length(w, block))) {
-      block++;
-      if (block == blocks) {
-        block = 0;
-        piece += pieceLength;
-        isOut = piece >= end;
+  /** Gets on with all windows; transfers begin in the order of their windows, as peers count. */
+  private boolean advance(EngineWork w, CollectiveEngine engine) {
+    boolean moved = false;
+    boolean receivesInputs = true;
+    boolean sendsInputs = true;
+    boolean receivesResults = true;
+    boolean sendsResults = true;
+    for (long i = finished; i < issued; i++) {
+      Window window = windows[(int) i % DEPTH];
+      receivesInputs = receivesInputs && receiveInputs(window, w, engine);
+      receivesResults = receivesResults && receiveResult(window, w, engine);
+      sendsInputs = sendsInputs && sendInputs(window, w, engine);
+      moved |= window.inputs.advance(wire);
+      if (!window.isFolded && canFold(window)) {
+        fold(window, w, engine);
+        window.isFolded = true;
+        moved = true;
+        // A carry goes on at once.
+        sendsInputs = sendsInputs && sendInputs(window, w, engine);
       }
-      at = piece;
+      moved |= window.results.advance(wire);
+      if (window.isFolded && !window.isSpread && window.results.isHere()) {
+        if (window.results.receives > 0) {
+          int targets = targets(window, w, engine);
+          copy(window, w, targets);
+        }
+        window.isSpread = true;
+        moved = true;
+      }
+      sendsResults = sendsResults && sendResult(window, w, engine);
+      if (i == finished) {
+        if (window.isOver()) {
+          finished++;
+        } else {
+          int peer = window.inputs.waitsFor();
+          w.blockedOn = peer >= 0 ? peer : window.results.waitsFor();
+        }
+      }
     }
+    return moved;
   }
 
-  private void find(Window window, EngineWork w) {
-    window.block = block;
-    window.at = at;
-    window.inPiece = at - piece;
-    window.elements = end == 0 ? 0 : windowEnd(w) - at;
-    window.underWay = 0;
-    window.sends = 0;
-    window.receives = 0;
-    boolean moves = !w.operation.reducing();
-    window.contributor =
-        w.operation.senders() == Party.ROOT
-            ? w.root
-            : moves && w.operation.received() == Shape.EACH ? block : ALL;
-    window.needing =
-        w.operation.receivers() == Party.ROOT
-            ? hosts.of(w.root)
-            : w.operation.reducing() && w.operation.sent().isMany() ? hosts.of(block) : ALL;
-    if (end == 0) {
-      window.contributor = ALL;
-      window.needing = ALL;
-    }
+  /** Results may lie where inputs are: those must have left before. */
+  private static boolean canFold(Window window) {
+    return window.route == Route.CHAIN ? window.inputs.isHere() : window.inputs.isOver();
   }
 
-  // ---- what is sent and received
-
-  /** Begins what has not begun; false if that must wait. */
-  private boolean issue(Window window, EngineWork w, CollectiveEngine engine, int slot) {
-    return issueReceives(window, w, engine, slot) & issueSends(window, w, engine);
+  private int peer(int of) {
+    return hosts.rank(of, rail);
   }
 
-  private boolean isNeeded(Window window, int byHost) {
-    return window.needing == ALL || window.needing == byHost;
-  }
+  // ---- what goes from host to host
 
-  /** How many ranks of a host contribute. */
-  private int contributors(Window window, int of) {
+  /** How many inputs, or carries, go from one host to another. */
+  private int inputs(Window window, int from, int to) {
     if (window.elements == 0) {
       return 1;
     }
-    return window.contributor == ALL ? hosts.size(of) : hosts.of(window.contributor) == of ? 1 : 0;
+    return switch (window.route) {
+      case GATHER -> window.isNeeded(to) ? contributors(window, from) : 0;
+      case SCATTER -> to == window.owner ? hosts.size(from) : 0;
+      case CHAIN -> to == from + 1 ? 1 : 0;
+    };
   }
 
-  /** The place of the {@code i}-th of them. */
-  private int contributor(Window window, int i) {
-    return window.contributor == ALL ? i : hosts.place(window.contributor);
+  private int contributors(Window window, int of) {
+    int one = window.contributor;
+    return one == Window.ALL ? hosts.size(of) : hosts.of(one) == of ? 1 : 0;
   }
 
-  private boolean issueReceives(Window window, EngineWork w, CollectiveEngine engine, int slot) {
-    if (!isNeeded(window, host)) {
+  /** Whether a result goes from one host to another. */
+  private boolean hasResult(Window window, int from, int to) {
+    return switch (window.route) {
+      case GATHER -> false;
+      case SCATTER -> from == window.owner;
+      case CHAIN ->
+          window.needing == Window.ALL
+              ? from == to + 1
+              : from == window.owner && to == window.needing;
+    };
+  }
+
+  private boolean receiveInputs(Window window, EngineWork w, CollectiveEngine engine) {
+    if (window.inputs.isReceiving) {
       return true;
     }
     int number = 0;
     for (int h = 0; h < hosts.count(); h++) {
-      int count = h == host ? 0 : contributors(window, h);
+      int count = h == host ? 0 : inputs(window, h, host);
       for (int i = 0; i < count; i++, number++) {
-        if (number < window.receives) {
+        if (number < window.inputs.receives) {
           continue;
         }
-        if (!wire.canReceive(hosts.leader(h), Wire.COLLECTIVES)) {
+        if (!wire.canReceive(peer(h), Wire.COLLECTIVES)) {
           return false;
         }
-        Transfer t = wire.nextReceive(hosts.leader(h), Wire.COLLECTIVES);
+        Transfer t = wire.nextReceive(peer(h), Wire.COLLECTIVES);
         if (w.operation.reducing() || window.elements == 0) {
           t.memory = scratch.segment();
-          t.offset = scratchOffset(slot, number);
+          t.offset = input(window, number);
         } else {
-          t.memory = engine.out(0);
-          t.offset = engine.outOffset(0) + outStart(window, w);
+          int ignored = targets(window, w, engine);
+          t.memory = outs[0];
+          t.offset = outOffsets[0];
         }
-        begin(window, t, w);
-        window.receives++;
+        begin(window.inputs, t, window, w);
       }
     }
+    window.inputs.isReceiving = true;
     return true;
   }
 
-  private boolean issueSends(Window window, EngineWork w, CollectiveEngine engine) {
-    int count = contributors(window, host);
+  private boolean sendInputs(Window window, EngineWork w, CollectiveEngine engine) {
+    if (window.inputs.isSending) {
+      return true;
+    }
+    boolean passes = window.route == Route.CHAIN && !isFirstAlone(window);
     int number = 0;
-    for (int h = 0; h < hosts.count() && count > 0; h++) {
-      if (h == host || !isNeeded(window, h)) {
-        continue;
-      }
+    for (int h = 0; h < hosts.count(); h++) {
+      int count = h == host ? 0 : inputs(window, host, h);
       for (int i = 0; i < count; i++, number++) {
-        if (number < window.sends) {
+        if (number < window.inputs.sends) {
           continue;
         }
-        if (!wire.canSend(hosts.leader(h), Wire.COLLECTIVES)) {
+        if (passes && !window.isFolded || !wire.canSend(peer(h), Wire.COLLECTIVES)) {
           return false;
         }
-        Transfer t = wire.nextSend(hosts.leader(h), Wire.COLLECTIVES);
-        if (window.elements == 0) {
+        Transfer t = wire.nextSend(peer(h), Wire.COLLECTIVES);
+        if (passes || window.elements == 0) {
           t.memory = scratch.segment();
-          t.offset = scratch.offset();
+          t.offset = carry(window);
         } else {
-          int place = contributor(window, i);
+          int place = window.contributor == Window.ALL ? i : hosts.place(window.contributor);
           t.memory = engine.in(place);
           t.offset = engine.inOffset(place) + inStart(window, w);
         }
-        begin(window, t, w);
-        window.sends++;
+        begin(window.inputs, t, window, w);
       }
     }
+    window.inputs.isSending = true;
     return true;
   }
 
-  private void begin(Window window, Transfer t, EngineWork w) {
+  /** Whether a chain begins here with the input of one rank: there is nothing to fold. */
+  private boolean isFirstAlone(Window window) {
+    return window.route == Route.CHAIN && host == 0 && hosts.size(host) == 1;
+  }
+
+  private boolean receiveResult(Window window, EngineWork w, CollectiveEngine engine) {
+    if (window.results.isReceiving) {
+      return true;
+    }
+    for (int h = 0; h < hosts.count(); h++) {
+      if (h != host && hasResult(window, h, host)) {
+        if (!wire.canReceive(peer(h), Wire.RESULTS)) {
+          return false;
+        }
+        Transfer t = wire.nextReceive(peer(h), Wire.RESULTS);
+        int ignored = targets(window, w, engine);
+        t.memory = outs[0];
+        t.offset = outOffsets[0];
+        begin(window.results, t, window, w);
+      }
+    }
+    window.results.isReceiving = true;
+    return true;
+  }
+
+  private boolean sendResult(Window window, EngineWork w, CollectiveEngine engine) {
+    if (window.results.isSending) {
+      return true;
+    }
+    int number = 0;
+    for (int h = 0; h < hosts.count(); h++) {
+      if (h == host || !hasResult(window, host, h) || number++ < window.results.sends) {
+        continue;
+      }
+      if (!window.isFolded || !window.isSpread || !wire.canSend(peer(h), Wire.RESULTS)) {
+        return false;
+      }
+      Transfer t = wire.nextSend(peer(h), Wire.RESULTS);
+      if (window.isNeeded(host)) {
+        int ignored = targets(window, w, engine);
+        t.memory = outs[0];
+        t.offset = outOffsets[0];
+      } else {
+        t.memory = scratch.segment();
+        t.offset = carry(window);
+      }
+      begin(window.results, t, window, w);
+    }
+    window.results.isSending = true;
+    return true;
+  }
+
+  private void begin(Window.Leg leg, Transfer t, Window window, EngineWork w) {
     t.bytes = window.elements * w.type.byteSize();
     Span.sign(t, w);
     wire.begin(t);
-    window.transfers[window.underWay++] = t;
+    leg.add(t);
   }
 
-  private long scratchOffset(int slot, int number) {
-    return scratch.offset() + ((long) slot * (nranks - hosts.size(host)) + number) * windowBytes;
+  /** Where an input of another host lies, or the carry that came. */
+  private long input(Window window, int number) {
+    return scratch.offset() + window.slot * slotBytes + number * gatheredBytes;
   }
 
-  private boolean advance(Window window, EngineWork w) {
-    boolean moved = false;
-    for (int i = 0; i < window.underWay; ) {
-      Transfer t = window.transfers[i];
-      if (wire.isDone(t)) {
-        window.transfers[i] = window.transfers[--window.underWay];
-        moved = true;
-      } else {
-        w.blockedOn = t.link.peer;
-        i++;
-      }
-    }
-    return moved;
+  /** Where the carry lies that goes on. */
+  private long carry(Window window) {
+    return scratch.offset() + window.slot * slotBytes + slotBytes - passedBytes;
   }
 
   /** Where a window starts in an input, in bytes. */
@@ -357,35 +365,51 @@ final class CarriedExchange {
 
   // ---- what becomes of it
 
-  private void finish(Window window, EngineWork w, CollectiveEngine engine, int slot) {
-    if (window.elements == 0 || !isNeeded(window, host)) {
-      return;
-    }
-    int targets = targets(window, w, engine);
-    if (w.operation.reducing()) {
-      fold(window, w, engine, slot, targets);
-    } else {
-      copy(window, w, engine, targets);
-    }
-  }
-
+  /** The outputs of this host that a window goes to; this rank's own is the first, if it is one. */
   private int targets(Window window, EngineWork w, CollectiveEngine engine) {
     int only =
         w.operation.receivers() == Party.ROOT
             ? hosts.place(w.root)
             : w.operation.reducing() && w.operation.sent().isMany()
                 ? hosts.place(window.block)
-                : ALL;
-    int count = only == ALL ? engine.places() : 1;
+                : Window.ALL;
+    int count = only == Window.ALL ? engine.places() : 1;
     for (int i = 0; i < count; i++) {
-      int place = only == ALL ? i : only;
+      int place = only == Window.ALL ? (rail + i) % count : only;
       outs[i] = engine.out(place);
       outOffsets[i] = engine.outOffset(place) + outStart(window, w);
     }
     return count;
   }
 
-  private void fold(Window window, EngineWork w, CollectiveEngine engine, int slot, int targets) {
+  private void fold(Window window, EngineWork w, CollectiveEngine engine) {
+    if (window.elements == 0) {
+      return;
+    }
+    if (!w.operation.reducing()) {
+      move(window, w, engine);
+      return;
+    }
+    switch (window.route) {
+      case GATHER -> {
+        if (window.isNeeded(host)) {
+          foldAll(window, w, engine);
+        }
+      }
+      case SCATTER -> {
+        if (host == window.owner) {
+          foldAll(window, w, engine);
+        }
+      }
+      case CHAIN -> {
+        if (!isFirstAlone(window)) {
+          foldOn(window, w, engine);
+        }
+      }
+    }
+  }
+
+  private void foldAll(Window window, EngineWork w, CollectiveEngine engine) {
     int number = 0;
     for (int h = 0; h < hosts.count(); h++) {
       for (int i = 0; i < hosts.size(h); i++) {
@@ -395,97 +419,75 @@ final class CarriedExchange {
           inOffsets[rank] = engine.inOffset(i) + inStart(window, w);
         } else {
           ins[rank] = scratch.segment();
-          inOffsets[rank] = scratchOffset(slot, number++);
+          inOffsets[rank] = input(window, number++);
         }
       }
     }
+    fold(window, w, engine, nranks, targets(window, w, engine));
+  }
+
+  /** This host's inputs into the carry of those before. */
+  private void foldOn(Window window, EngineWork w, CollectiveEngine engine) {
+    int count = 0;
+    if (host > 0) {
+      ins[0] = scratch.segment();
+      inOffsets[0] = input(window, 0);
+      count = 1;
+    }
+    for (int i = 0; i < hosts.size(host); i++, count++) {
+      ins[count] = engine.in(i);
+      inOffsets[count] = engine.inOffset(i) + inStart(window, w);
+    }
+    int targets = 1;
+    if (host == window.owner && window.isNeeded(host)) {
+      targets = targets(window, w, engine);
+    } else {
+      outs[0] = scratch.segment();
+      outOffsets[0] = carry(window);
+    }
+    fold(window, w, engine, count, targets);
+  }
+
+  private void fold(Window window, EngineWork w, CollectiveEngine engine, int count, int targets) {
+    // What was sent leaves meanwhile.
+    wire.flush();
     boolean scaled = w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM;
     Kernels.get(w.type, w.op.kind())
         .fold(
             ins,
             inOffsets,
-            nranks,
+            count,
             outs,
             outOffsets,
             targets,
             window.elements,
-            scaled ? scalars : null,
+            scaled ? scalars.scalars() : null,
             engine.scratch());
   }
 
-  private void copy(Window window, EngineWork w, CollectiveEngine engine, int targets) {
-    boolean isOurs = hosts.of(window.contributor) == host;
-    MemorySegment from = outs[0];
-    long offset = outOffsets[0];
-    if (isOurs) {
-      int place = hosts.place(window.contributor);
-      from = engine.in(place);
-      offset = engine.inOffset(place) + inStart(window, w);
+  /** What a rank contributes goes to the ranks of its host; what came, to the others of this. */
+  private void move(Window window, EngineWork w, CollectiveEngine engine) {
+    if (!window.isNeeded(host)) {
+      return;
     }
+    int targets = targets(window, w, engine);
+    if (hosts.of(window.contributor) != host) {
+      copy(window, w, targets);
+      return;
+    }
+    int place = hosts.place(window.contributor);
+    long from = engine.inOffset(place) + inStart(window, w);
     long bytes = window.elements * w.type.byteSize();
-    for (int i = isOurs ? 0 : 1; i < targets; i++) {
-      Copies.copy(from, offset, outs[i], outOffsets[i], bytes);
+    for (int i = 0; i < targets; i++) {
+      Copies.copy(engine.in(place), from, outs[i], outOffsets[i], bytes);
     }
   }
 
-  // ---- scalars
-
-  private void exchangeScalars(EngineWork w, CollectiveEngine engine) {
-    long room = scalarRoom.offset();
-    for (int i = 0; i < engine.places(); i++) {
-      scalars[hosts.rank(host, i)] = engine.scalar(i);
-      scalarRoom
-          .segment()
-          .set(ValueLayout.JAVA_LONG, room + (long) i * Long.BYTES, engine.scalar(i));
+  /** What lies in the first target goes to the others. */
+  private void copy(Window window, EngineWork w, int targets) {
+    long bytes = window.elements * w.type.byteSize();
+    for (int i = 1; i < targets; i++) {
+      Copies.copy(outs[0], outOffsets[0], outs[i], outOffsets[i], bytes);
     }
-    scalarsUnderWay = 0;
-    long next = room + (long) engine.places() * Long.BYTES;
-    for (int h = 0; h < hosts.count(); h++) {
-      if (h != host) {
-        Transfer receive = wire.nextReceive(hosts.leader(h), Wire.COLLECTIVES);
-        receive.memory = scalarRoom.segment();
-        receive.offset = next;
-        receive.bytes = (long) hosts.size(h) * Long.BYTES;
-        next += receive.bytes;
-        beginScalars(receive, w);
-        Transfer send = wire.nextSend(hosts.leader(h), Wire.COLLECTIVES);
-        send.memory = scalarRoom.segment();
-        send.offset = room;
-        send.bytes = (long) engine.places() * Long.BYTES;
-        beginScalars(send, w);
-      }
-    }
-  }
-
-  private void beginScalars(Transfer t, EngineWork w) {
-    Span.sign(t, w);
-    wire.begin(t);
-    scalarTransfers[scalarsUnderWay++] = t;
-  }
-
-  private boolean haveScalars(EngineWork w, CollectiveEngine engine) {
-    if (scalarsUnderWay == 0) {
-      return true;
-    }
-    for (int i = 0; i < scalarsUnderWay; ) {
-      Transfer t = scalarTransfers[i];
-      if (wire.isDone(t)) {
-        scalarTransfers[i] = scalarTransfers[--scalarsUnderWay];
-      } else {
-        w.blockedOn = t.link.peer;
-        i++;
-      }
-    }
-    if (scalarsUnderWay > 0) {
-      return false;
-    }
-    long next = scalarRoom.offset() + (long) engine.places() * Long.BYTES;
-    for (int h = 0; h < hosts.count(); h++) {
-      for (int i = 0; h != host && i < hosts.size(h); i++) {
-        scalars[hosts.rank(h, i)] = scalarRoom.segment().get(ValueLayout.JAVA_LONG, next);
-        next += Long.BYTES;
-      }
-    }
-    return true;
   }
 }

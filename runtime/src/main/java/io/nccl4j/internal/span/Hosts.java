@@ -10,6 +10,9 @@ import java.util.stream.IntStream;
 public final class Hosts {
   private final int[] hostOf;
   private final int[][] ranks;
+  private final int fewest;
+  private final int most;
+  private final boolean isContiguous;
 
   /**
    * Where ranks are.
@@ -32,6 +35,10 @@ public final class Hosts {
       int host = h;
       ranks[h] = IntStream.range(0, hostOf.length).filter(r -> this.hostOf[r] == host).toArray();
     }
+    fewest = Arrays.stream(ranks).mapToInt(of -> of.length).min().orElse(0);
+    most = Arrays.stream(ranks).mapToInt(of -> of.length).max().orElse(0);
+    isContiguous =
+        IntStream.range(1, hostOf.length).allMatch(r -> this.hostOf[r - 1] <= this.hostOf[r]);
   }
 
   /** How many ranks there are. */
@@ -57,6 +64,21 @@ public final class Hosts {
   /** How many ranks a host has. */
   int size(int host) {
     return ranks[host].length;
+  }
+
+  /** How many ranks the smallest host has. */
+  int fewestRanks() {
+    return fewest;
+  }
+
+  /** How many ranks the largest host has. */
+  int mostRanks() {
+    return most;
+  }
+
+  /** Whether ranks are numbered host by host. */
+  boolean isContiguous() {
+    return isContiguous;
   }
 
   /** The rank at a place of a host. */

@@ -34,8 +34,8 @@ import org.jspecify.annotations.Nullable;
  * One rank's way to the ranks of other hosts, through a port into the network. It owns the port,
  * and memory for frames and what is to be folded, until it is closed.
  *
- * <p>Operations in which all receivers get the same, or a reduction, are carried by the leader of
- * each host for its ranks ({@link CarriedExchange}); where each pair of ranks has a block of its
+ * <p>Operations in which all receivers get the same, or a reduction, are carried by one or some
+ * ranks of each host for all ({@link CarriedExchange}); where each pair of ranks has a block of its
  * own, each rank carries its own ({@link PairExchange}).
  */
 public final class Span extends Outside {
@@ -108,7 +108,7 @@ public final class Span extends Outside {
     account = from;
     wording = words;
     own = of;
-    if (isLeader()) {
+    if (hosts.place(rank) < WindowPlan.rails(hosts)) {
       carried = new CarriedExchange(this, wire, hosts, rank);
     }
     DAEMON.add(cell);
@@ -124,10 +124,6 @@ public final class Span extends Outside {
 
   boolean isElsewhere(int k) {
     return hosts.of(k) != host;
-  }
-
-  private boolean isLeader() {
-    return hosts.leader(host) == rank;
   }
 
   /** Says which operation a transfer belongs to. */

@@ -30,7 +30,10 @@ final class Wire implements Port.Landing {
   /** Lane of sends and receives. */
   static final int MESSAGES = 1;
 
-  private static final int LANES = 2;
+  /** Lane of results that are sent by whoever has them first. */
+  static final int RESULTS = 2;
+
+  private static final int LANES = 3;
 
   /** Most bytes that are sent without having been asked for. */
   static final int EAGER_BYTES = 16 << 10;
@@ -350,7 +353,7 @@ final class Wire implements Port.Landing {
     link.memory.set(LONG, at + BYTES, t.bytes);
     link.memory.set(LONG, at + CODE, t.code);
     link.memory.set(LONG, at + COUNT, t.count);
-    writeCall(link.memory, at, link.lane == COLLECTIVES ? t.call : 0);
+    writeCall(link.memory, at, link.lane == MESSAGES ? 0 : t.call);
     writeExpects(link);
   }
 
@@ -394,7 +397,7 @@ final class Wire implements Port.Landing {
     link.peerExpects(from.get(INT, offset + EXPECTS));
     int seq = (int) tag;
     long call = from.get(LONG, offset + CALL);
-    if (lane == COLLECTIVES && call > 0 && isNews(call, from.get(INT, offset + WORD))) {
+    if (lane != MESSAGES && call > 0 && isNews(call, from.get(INT, offset + WORD))) {
       compare(link, header(from, offset));
     }
     switch (kind) {

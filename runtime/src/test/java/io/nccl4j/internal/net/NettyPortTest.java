@@ -37,7 +37,8 @@ final class NettyPortTest extends PortContract {
   private static final int EXCHANGES = 20_000;
 
   /**
-   * What the JDK's selector, asked now and then, leaves for each message; this project adds nothing.
+   * What the JDK's selector, asked now and then, leaves for each message; this project adds
+   * nothing.
    */
   private static final long SELECTOR_BYTES = 16;
 

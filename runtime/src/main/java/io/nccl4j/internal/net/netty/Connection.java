@@ -4,11 +4,11 @@ import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.Port;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
-import io.netty.channel.nio.AbstractNioChannel;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.Objects;
@@ -40,7 +40,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private static final Logger LOG = LogManager.getLogger(Connection.class);
 
   private final NettyPort port;
-  private final AbstractNioChannel channel;
+  private final Channel channel;
   private final Handshake handshake;
   private final Destination destination = new Destination();
   private final FrameBuffer frames = new FrameBuffer();
@@ -58,8 +58,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
    *
    * @param dialed whom this end has dialed; null if it was dialed
    */
-  Connection(
-      NettyPort port, AbstractNioChannel channel, NetworkConfig config, @Nullable Peer dialed) {
+  Connection(NettyPort port, Channel channel, NetworkConfig config, @Nullable Peer dialed) {
     this.port = port;
     this.channel = channel;
     this.dialed = dialed;
@@ -239,11 +238,6 @@ final class Connection extends ChannelInboundHandlerAdapter {
   }
 
   // ---- receiving
-
-  /** Reads what is there without asking first whether there is something. */
-  void read() {
-    channel.unsafe().read();
-  }
 
   @Override
   public void channelRead(ChannelHandlerContext context, Object read) {

@@ -27,12 +27,6 @@ import org.jspecify.annotations.Nullable;
 final class NettyPort implements Port {
   private static final int BACKLOG = 1024;
 
-  /** Up to so many connections are simply read from; asking which have something costs more. */
-  private static final int FEW = 2;
-
-  /** Of so many polls in a row, one asks all the same. */
-  private static final int POLLS = 8;
-
   private static final Landing NOBODY =
       (peer, tag, memory, offset, bytes) -> {
         throw new IllegalStateException("a message has come outside of a poll");
@@ -53,14 +47,10 @@ final class NettyPort implements Port {
   /** Peers that will connect themselves, since both ends have dialed. */
   private final List<Peer> promises = new ArrayList<>();
 
-  /** Connections with peers. */
-  private final List<Connection> open = new ArrayList<>();
-
-  /** Those that have messages which have not left. */
+  /** Connections that have messages which have not left. */
   private final List<Connection> unflushed = new ArrayList<>();
 
   private Landing landing = NOBODY;
-  private int polls;
   private int moved;
   private int failures;
   private boolean isClosed;
@@ -184,14 +174,12 @@ final class NettyPort implements Port {
 
   void opened(Connection connection, Peer peer) {
     strangers.remove(connection);
-    open.add(connection);
     peer.opened(connection);
   }
 
   /** A connection has ended. */
   void forget(Connection connection) {
     strangers.remove(connection);
-    open.remove(connection);
     unflushed.remove(connection);
   }
 
@@ -394,9 +382,7 @@ final class NettyPort implements Port {
     landing = to;
     try {
       flushAll();
-      if (++polls % POLLS == 0 || !readAll()) {
-        loop.run();
-      }
+      loop.run();
       if (!strangers.isEmpty() || !promises.isEmpty()) {
         dropLate();
       }
@@ -404,23 +390,6 @@ final class NettyPort implements Port {
       landing = NOBODY;
     }
     return moved;
-  }
-
-  /** Reads from all connections; false if that would not be all that there is to do. */
-  private boolean readAll() {
-    if (open.isEmpty() || open.size() > FEW || !strangers.isEmpty()) {
-      return false;
-    }
-    for (int i = open.size() - 1; i >= 0; i--) {
-      if (!open.get(i).isFlushed()) {
-        return false;
-      }
-    }
-    // Reading may end this connection, or others.
-    for (int i = 0; i < open.size(); i++) {
-      open.get(i).read();
-    }
-    return true;
   }
 
   /** Ends connections whose other end takes too long to prove itself, or to come at all. */

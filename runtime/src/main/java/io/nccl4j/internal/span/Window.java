@@ -1,0 +1,129 @@
+package io.nccl4j.internal.span;
+
+/** A range of one block on its way between hosts. It is used again and again. */
+final class Window {
+  /** All ranks, or all hosts. */
+  static final int ALL = -1;
+
+  /** Its place among those under way. */
+  final int slot;
+
+  // Which range of which block, in elements; where it starts in the current piece of the block.
+  int block;
+  long at;
+  long inPiece;
+  long elements;
+
+  /** Whose input it takes, or {@link #ALL}; which host needs the result, or {@link #ALL}. */
+  int contributor;
+
+  int needing;
+
+  /** Of a reduction: its way, and the host that has the result first. */
+  Route route = Route.GATHER;
+
+  int owner;
+
+  /** What comes first: inputs, or what was folded of them. */
+  final Leg inputs;
+
+  /** What comes after that: results, from hosts that have them. */
+  final Leg results;
+
+  /** What was to be done with the inputs, and with a result that came, is done. */
+  boolean isFolded;
+
+  boolean isSpread;
+
+  /**
+   * A window that is not used.
+   *
+   * @param most transfers of inputs, at most
+   */
+  Window(int slot, int most, int hosts) {
+    this.slot = slot;
+    inputs = new Leg(most);
+    results = new Leg(hosts);
+  }
+
+  void begin() {
+    inputs.begin();
+    results.begin();
+    isFolded = false;
+    isSpread = false;
+  }
+
+  boolean isOver() {
+    return isFolded && isSpread && inputs.isOver() && results.isOver();
+  }
+
+  boolean isNeeded(int byHost) {
+    return needing == ALL || needing == byHost;
+  }
+
+  /** Transfers of a window that follow each other in each direction. */
+  static final class Leg {
+    private final Transfer[] underWay;
+    private int count;
+    private int missing;
+
+    /** How many receives and sends have begun; whether those are all. */
+    int receives;
+
+    int sends;
+    boolean isReceiving;
+    boolean isSending;
+
+    private Leg(int most) {
+      underWay = new Transfer[most];
+    }
+
+    private void begin() {
+      receives = 0;
+      sends = 0;
+      isReceiving = false;
+      isSending = false;
+    }
+
+    void add(Transfer t) {
+      underWay[count++] = t;
+      if (t.sends) {
+        sends++;
+      } else {
+        receives++;
+        missing++;
+      }
+    }
+
+    /** Whether all that it receives has come. */
+    boolean isHere() {
+      return isReceiving && missing == 0;
+    }
+
+    /** Whether that has, and all that it sends has left. */
+    boolean isOver() {
+      return isReceiving && isSending && count == 0;
+    }
+
+    /** Gets on with what is under way; whether some of it is done now. */
+    boolean advance(Wire wire) {
+      boolean moved = false;
+      for (int i = 0; i < count; ) {
+        Transfer t = underWay[i];
+        if (wire.isDone(t)) {
+          missing -= t.sends ? 0 : 1;
+          underWay[i] = underWay[--count];
+          moved = true;
+        } else {
+          i++;
+        }
+      }
+      return moved;
+    }
+
+    /** A rank that it waits for; −1 if it waits for none. */
+    int waitsFor() {
+      return count == 0 ? -1 : underWay[count - 1].link.peer;
+    }
+  }
+}

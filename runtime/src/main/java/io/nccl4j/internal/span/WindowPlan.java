@@ -1,0 +1,190 @@
+package io.nccl4j.internal.span;
+
+import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.operation.Party;
+import io.nccl4j.internal.operation.Shape;
+
+/**
+ * Which windows a collective has, in which order, and what becomes of each: the same on every host.
+ * Blocks are taken piece by piece, as long as staging areas are, since on some hosts they may be
+ * needed. Of each block a <b>rail</b>, the ranks at one place of all hosts, carries a share.
+ */
+final class WindowPlan {
+  private static final int MOST_RAILS = 8;
+
+  /** A block of fewer bytes for each rail is not divided. */
+  private static final long RAIL_BYTES = 128 << 10;
+
+  private static final long SHARE_ALIGNMENT = 128;
+
+  /** A share has at least so many windows for each host that folds, so that all are busy. */
+  private static final int LEAST_WINDOWS = 4;
+
+  private static final long LEAST_BYTES = 64 << 10;
+
+  private final Hosts hosts;
+  private final int rail;
+
+  /** Most bytes of a window whose inputs are all sent to one host, and of one that is passed on. */
+  private final long gatheredBytes;
+
+  private final long passedBytes;
+
+  // Of the collective.
+  private int rails;
+  private int blocks;
+  private long longest;
+  private long most;
+  private Route route = Route.GATHER;
+  private int turn;
+
+  // Of the current piece, or of all pieces.
+  private long pieceLength;
+  private long end;
+  private boolean isOut;
+  private long piece;
+  private int block;
+  private long at;
+
+  WindowPlan(Hosts hosts, int rail, long gatheredBytes, long passedBytes) {
+    this.hosts = hosts;
+    this.rail = rail;
+    this.gatheredBytes = gatheredBytes;
+    this.passedBytes = passedBytes;
+  }
+
+  /** How many ranks of each host may carry something. */
+  static int rails(Hosts hosts) {
+    return Math.min(hosts.fewestRanks(), MOST_RAILS);
+  }
+
+  /** A collective begins. */
+  void begin(EngineWork w) {
+    blocks = w.operation.sent().isMany() || w.operation.received().isMany() ? hosts.nranks() : 1;
+    longest = 0;
+    for (int b = 0; b < blocks; b++) {
+      longest = Math.max(longest, length(w, b));
+    }
+    int size = w.type.byteSize();
+    rails = longest * size < rails(hosts) * RAIL_BYTES ? 1 : rails(hosts);
+    route = Route.of(w.operation, w.type, w.op.kind(), longest * size, hosts);
+    turn = 0;
+    most = Math.max(1, windowBytes((longest * size + rails - 1) / rails) / size);
+  }
+
+  private long windowBytes(long share) {
+    long all = route == Route.CHAIN ? passedBytes : gatheredBytes;
+    if (route == Route.GATHER) {
+      return all;
+    }
+    int windows = route == Route.SCATTER ? LEAST_WINDOWS * hosts.count() : LEAST_WINDOWS;
+    long each = share / windows + SHARE_ALIGNMENT - 1 & -SHARE_ALIGNMENT;
+    return Math.min(all, Math.max(each, LEAST_BYTES));
+  }
+
+  /** Whether this rail carries something. */
+  boolean isUsed() {
+    return rail < rails;
+  }
+
+  /** Whether nothing at all is moved: hosts meet all the same. */
+  boolean isEmpty() {
+    return longest == 0;
+  }
+
+  /**
+   * A piece of each block begins, or all of them.
+   *
+   * @param from its first element
+   * @param length most elements of a piece
+   * @param alone whether only that piece is meant
+   */
+  void beginPiece(EngineWork w, long from, long length, boolean alone) {
+    pieceLength = length;
+    end = alone ? Math.min(longest, from + length) : longest;
+    piece = from;
+    block = 0;
+    isOut = false;
+    if (!isEmpty()) {
+      isOut = piece >= end;
+      if (!isOut) {
+        at = first(w);
+        skipEmpty(w);
+      }
+    }
+  }
+
+  /** Whether there are no more windows. */
+  boolean isOut() {
+    return isOut;
+  }
+
+  /** Makes {@code window} the next one. */
+  void next(Window window, EngineWork w) {
+    window.begin();
+    if (isEmpty()) {
+      set(window, 0, 0);
+      window.contributor = Window.ALL;
+      window.needing = Window.ALL;
+      isOut = true;
+      return;
+    }
+    long to = Math.min(at + most, last(w));
+    set(window, at, to - at);
+    boolean moves = !w.operation.reducing();
+    window.contributor =
+        w.operation.senders() == Party.ROOT
+            ? w.root
+            : moves && w.operation.received() == Shape.EACH ? block : Window.ALL;
+    window.needing =
+        w.operation.receivers() == Party.ROOT
+            ? hosts.of(w.root)
+            : !moves && w.operation.sent().isMany() ? hosts.of(block) : Window.ALL;
+    at = to;
+    skipEmpty(w);
+  }
+
+  private void set(Window window, long from, long elements) {
+    window.block = block;
+    window.at = from;
+    window.inPiece = from - piece;
+    window.elements = elements;
+    window.route = route;
+    window.owner = route == Route.CHAIN ? hosts.count() - 1 : turn;
+    turn = (turn + 1) % hosts.count();
+  }
+
+  private static long length(EngineWork w, int b) {
+    return w.operation.sent() == Shape.VARYING ? w.sendCounts[b] : w.count;
+  }
+
+  private void skipEmpty(EngineWork w) {
+    while (!isOut && at >= last(w)) {
+      block++;
+      if (block == blocks) {
+        block = 0;
+        piece += pieceLength;
+        isOut = piece >= end;
+      }
+      at = first(w);
+    }
+  }
+
+  /**
+   * Where this rail's share of the current piece of the current block starts, and where it ends.
+   */
+  private long first(EngineWork w) {
+    return Math.max(piece, shareStart(w, rail));
+  }
+
+  private long last(EngineWork w) {
+    return Math.min(piece + pieceLength, shareStart(w, rail + 1));
+  }
+
+  private long shareStart(EngineWork w, int of) {
+    long all = length(w, block);
+    long unit = SHARE_ALIGNMENT / w.type.byteSize();
+    long share = ((all + rails - 1) / rails + unit - 1) / unit * unit;
+    return Math.min(all, of * share);
+  }
+}
