@@ -26,6 +26,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
@@ -41,6 +42,7 @@ import org.jspecify.annotations.Nullable;
 public final class Span extends Outside {
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
+  private static final long ASKING_NANOS = 50_000;
 
   private final Hosts hosts;
   private final int rank;
@@ -72,6 +74,11 @@ public final class Span extends Outside {
 
   private volatile boolean isClosed;
 
+  /** How often each host's leader has told news since it was asked. */
+  private final AtomicIntegerArray heard;
+
+  private volatile boolean hasAsked;
+
   // By the owner.
   private @Nullable NcclException found;
   private int failures;
@@ -100,6 +107,7 @@ public final class Span extends Outside {
     }
     wire = new Wire(port, nranks, this::memory, new Events());
     cell = new PortCell(port, wire, this::tellOthers);
+    heard = new AtomicIntegerArray(hosts.count());
     pairs = new PairExchange(this, wire, rank, nranks);
   }
 
@@ -303,8 +311,24 @@ public final class Span extends Outside {
     }
 
     @Override
-    public void news(int peer, MemorySegment news, long offset) {
-      own.hear(peer, news, offset);
+    public void news(int peer, int of, MemorySegment news, long offset) {
+      if (of < 0 || of >= hosts.nranks() || hosts.of(of) != hosts.of(peer)) {
+        nonsense(peer, "news of rank " + of);
+        return;
+      }
+      own.hear(of, news, offset);
+      if (peer == hosts.leader(hosts.of(of))) {
+        heard.incrementAndGet(hosts.of(of));
+      }
+    }
+
+    @Override
+    public void question(int peer) {
+      MemorySegment news = Arena.ofAuto().allocate(NEWS_BYTES);
+      for (int i = 0; i < hosts.size(host); i++) {
+        own.say(hosts.rank(host, i), news, 0);
+        wire.tell(peer, hosts.rank(host, i), news);
+      }
     }
 
     @Override
@@ -372,10 +396,10 @@ public final class Span extends Outside {
     }
     untold = false;
     MemorySegment news = Arena.ofAuto().allocate(NEWS_BYTES);
-    own.say(news, 0);
+    own.say(rank, news, 0);
     for (int h = 0; h < hosts.count(); h++) {
       if (h != host) {
-        wire.tell(hosts.leader(h), news);
+        wire.tell(hosts.leader(h), rank, news);
       }
     }
   }
@@ -389,6 +413,55 @@ public final class Span extends Outside {
         disown();
       }
     }
+  }
+
+  @Override
+  public void ask(long patienceNanos) {
+    if (owner == Thread.currentThread()) {
+      return;
+    }
+    long start = System.nanoTime();
+    boolean isOut = false;
+    do {
+      if (tryOwn()) {
+        try {
+          if (!isOut) {
+            isOut = true;
+            askLeaders();
+          }
+          int ignored = cell.poll();
+        } finally {
+          disown();
+        }
+        if (haveAllAnswered()) {
+          return;
+        }
+      }
+      LockSupport.parkNanos(ASKING_NANOS);
+    } while (!isClosed && System.nanoTime() - start < patienceNanos);
+  }
+
+  private void askLeaders() {
+    hasAsked = true;
+    for (int h = 0; h < hosts.count(); h++) {
+      heard.set(h, 0);
+      if (h != host) {
+        wire.ask(hosts.leader(h));
+      }
+    }
+  }
+
+  private boolean haveAllAnswered() {
+    return IntStream.range(0, hosts.count()).allMatch(h -> h == host || hasAnswered(h));
+  }
+
+  private boolean hasAnswered(int h) {
+    return heard.get(h) >= hosts.size(h);
+  }
+
+  @Override
+  public Answer answer(int k) {
+    return !hasAsked ? Answer.NOT_ASKED : hasAnswered(hosts.of(k)) ? Answer.GIVEN : Answer.NONE;
   }
 
   // ---- splitting

@@ -51,6 +51,7 @@ final class Wire implements Port.Landing {
   private static final int REQUEST = 2;
   private static final int NOTE = 3;
   private static final int NEWS = 4;
+  private static final int QUESTION = 5;
   private static final int LANE_SHIFT = 56;
   private static final int LANE_MASK = 15;
 
@@ -73,8 +74,11 @@ final class Wire implements Port.Landing {
     /** A peer has called another collective under a number than this rank. */
     void contradiction(long call, long code, long count, int peer, Header theirs);
 
-    /** A peer has something to say of itself. */
-    void news(int peer, MemorySegment news, long offset);
+    /** A peer has something to say of a rank of its host. */
+    void news(int peer, int of, MemorySegment news, long offset);
+
+    /** A peer wants to hear of all ranks of this host. */
+    void question(int peer);
 
     /** A peer has sent what no rank of this library sends. */
     void nonsense(int peer, String what);
@@ -385,7 +389,11 @@ final class Wire implements Port.Landing {
   public void landed(int peer, long tag, MemorySegment from, long offset, long bytes) {
     int kind = (int) (tag >>> Port.KIND_SHIFT);
     if (kind == NEWS && bytes == Outside.NEWS_BYTES) {
-      listener.news(peer, from, offset);
+      listener.news(peer, (int) tag, from, offset);
+      return;
+    }
+    if (kind == QUESTION) {
+      listener.question(peer);
       return;
     }
     int lane = (int) (tag >>> LANE_SHIFT) & LANE_MASK;
@@ -483,9 +491,14 @@ final class Wire implements Port.Landing {
     return false;
   }
 
-  /** Tells a peer something of this rank. */
-  void tell(int peer, MemorySegment news) {
-    port.post(peer, (long) NEWS << Port.KIND_SHIFT, news, 0, news.byteSize());
+  /** Tells a peer something of a rank of this host. */
+  void tell(int peer, int of, MemorySegment news) {
+    port.post(peer, (long) NEWS << Port.KIND_SHIFT | of, news, 0, news.byteSize());
+  }
+
+  /** Asks a peer for news of its host. */
+  void ask(int peer) {
+    port.post(peer, (long) QUESTION << Port.KIND_SHIFT, MemorySegment.NULL, 0, 0);
   }
 
   /** Lets leave what was sent, before what takes longer. */

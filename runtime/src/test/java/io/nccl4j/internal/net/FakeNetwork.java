@@ -237,6 +237,7 @@ public final class FakeNetwork implements Network {
           request.state = FAILED;
         } else {
           used(peer).add(new Message(tag, memory, offset, bytes, request));
+          dropIfFailed(peer);
         }
         return number(request);
       }
@@ -263,6 +264,7 @@ public final class FakeNetwork implements Network {
           MemorySegment.copy(head, headOffset, all, 0, headBytes);
           MemorySegment.copy(body, bodyOffset, all, headBytes, bodyBytes);
           used(peer).add(new Message(tag, all, 0, copy.length, null));
+          dropIfFailed(peer);
         }
       }
     }
@@ -272,9 +274,18 @@ public final class FakeNetwork implements Network {
       // Messages are under way at once.
     }
 
+    private void dropIfFailed(int peer) {
+      if (errors.get(peer) != null) {
+        links.get(peer).cut();
+      }
+    }
+
     private Deque<Message> used(int peer) {
       Link link = links.get(peer);
       link.isUsed = true;
+      if (link.to.isClosed) {
+        fail(peer, "it can't be connected to: nobody listens");
+      }
       return link.underWay;
     }
 

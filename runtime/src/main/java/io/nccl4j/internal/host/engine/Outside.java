@@ -26,8 +26,8 @@ public abstract class Outside {
      */
     void hear(int rank, MemorySegment news, long offset);
 
-    /** Writes what there is to say of this rank, {@link #NEWS_BYTES} bytes. */
-    void say(MemorySegment news, long offset);
+    /** Writes what there is to say of a rank of this host, {@link #NEWS_BYTES} bytes. */
+    void say(int rank, MemorySegment news, long offset);
   }
 
   /** A port for a communicator that is being split off. */
@@ -90,6 +90,24 @@ public abstract class Outside {
 
   /** The rank has failed or leaves: tells the other hosts. Any thread. */
   public abstract void tell();
+
+  /**
+   * Asks the other hosts what their ranks have called last, and waits for the answers, which this
+   * host's ranks see as if those ranks had written them. Any thread, when there is no hurry.
+   *
+   * @param patienceNanos how long at most
+   */
+  public abstract void ask(long patienceNanos);
+
+  /** Whether a rank's host was asked, and whether it has answered since. */
+  public abstract Answer answer(int rank);
+
+  /** What is known of a rank elsewhere. */
+  public enum Answer {
+    NOT_ASKED,
+    NONE,
+    GIVEN
+  }
 
   /** Ends what was begun for a work that is dropped: its buffers are the caller's afterwards. */
   public abstract void abandon();

@@ -4,6 +4,7 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.operation.Operation;
@@ -11,6 +12,7 @@ import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.WorkFifo;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Says what went wrong between ranks, from what their ledgers hold. */
 public final class Explanation {
@@ -23,6 +25,7 @@ public final class Explanation {
   private final Ledger ledger;
   private final LocalPart part;
   private final int rank;
+  private volatile @Nullable Outside outside;
 
   /** Of one rank of the communicator called {@code name}. */
   public Explanation(
@@ -33,6 +36,17 @@ public final class Explanation {
     this.fifo = fifo;
     this.ledger = ledger;
     this.part = part;
+  }
+
+  /** There are ranks on other hosts. */
+  void reach(Outside others) {
+    outside = others;
+  }
+
+  /** What is known of a rank's calls: all, if it is on this host. */
+  private Outside.Answer answer(int k) {
+    Outside others = outside;
+    return others == null || part.isHere(k) ? Outside.Answer.GIVEN : others.answer(k);
   }
 
   String name() {
@@ -202,7 +216,13 @@ public final class Explanation {
   private List<Integer> notArrived(long seq) {
     List<Integer> ranks = new ArrayList<>();
     for (int k = 0; k < part.nranks(); k++) {
-      if (k != rank && part.isHere(k) && ledger.lastCollective(k) < seq) {
+      boolean absent =
+          switch (answer(k)) {
+            case GIVEN -> ledger.lastCollective(k) < seq;
+            case NONE -> true;
+            case NOT_ASKED -> false;
+          };
+      if (k != rank && absent) {
         ranks.add(k);
       }
     }
@@ -229,12 +249,12 @@ public final class Explanation {
   private String behind(long seq, int peer) {
     StringBuilder text = new StringBuilder();
     for (int k = 0; k < part.nranks(); k++) {
-      if (!part.isHere(k)) {
-        if (k == peer) {
-          text.append(text.isEmpty() ? "" : ", ")
-              .append("rank ")
-              .append(k)
-              .append(", on another host");
+      Outside.Answer answer = answer(k);
+      if (answer != Outside.Answer.GIVEN) {
+        boolean asked = answer == Outside.Answer.NONE;
+        if (asked || k == peer) {
+          text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k);
+          text.append(" (on another host").append(asked ? ", which does not answer)" : ")");
         }
         continue;
       }

@@ -23,6 +23,9 @@ import org.jspecify.annotations.Nullable;
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
 public final class Health implements Accord, Outside.Own {
+  /** How long the other hosts may take to say what their ranks have called. */
+  private static final long ANSWER_NANOS = 200_000_000;
+
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
   private final ControlBlock control;
@@ -76,14 +79,15 @@ public final class Health implements Accord, Outside.Own {
   /** There are ranks on other hosts, who are told of a failure, and tell of theirs. */
   public void reach(Outside others) {
     outside = others;
+    explanation.reach(others);
   }
 
   @Override
-  public synchronized void say(MemorySegment news, long offset) {
+  public synchronized void say(int of, MemorySegment news, long offset) {
     if (closed) {
       news.asSlice(offset, Outside.NEWS_BYTES).fill((byte) 0);
     } else {
-      News.write(control, rank, news, offset);
+      News.write(control, of, news, offset);
     }
   }
 
@@ -234,6 +238,10 @@ public final class Health implements Accord, Outside.Own {
     if (work.slowSince == 0) {
       work.slowSince = now;
     } else if (now - work.slowSince > timeoutNanos) {
+      Outside others = outside;
+      if (others != null && failure == null) {
+        others.ask(ANSWER_NANOS);
+      }
       fail(explanation.incomplete(work, timeoutNanos));
     }
   }
