@@ -2,6 +2,7 @@ package io.nccl4j.bench.run;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DataType;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.ReduceOp;
@@ -21,6 +22,7 @@ import io.nccl4j.bench.result.IterationTimes;
 import io.nccl4j.bench.result.LineLatency;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryPhases;
+import io.nccl4j.bench.result.RankInfo;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
 import io.nccl4j.bench.result.RunResult;
@@ -125,8 +127,9 @@ final class Worker {
     }
     List<BackendInfo> found = listener == null ? List.of() : found();
     double cold = coldMicros();
-    RunInfo info =
-        new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
+    List<RankInfo> all = Roster.gather(ranks);
+    CommunicatorHosts hosts = Roster.hosts(ranks.first().world(), all);
+    RunInfo info = new RunInfo(program, options, backend, version, all, hosts, found, start);
     if (listener != null) {
       listener.planned(lines());
       listener.started(info);
