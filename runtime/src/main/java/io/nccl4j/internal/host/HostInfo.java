@@ -57,6 +57,7 @@ final class HostInfo {
                     : "an arena per buffer, for the threads of this process"),
             new BackendInfo.Fact("reductions", kernels),
             new BackendInfo.Fact(
-                "ranks", "1 to " + Layout.MAX_RANKS + " a communicator, on one machine or several")));
+                "ranks",
+                "1 to " + Layout.MAX_RANKS + " a communicator, on one machine or several")));
   }
 }
