@@ -85,6 +85,9 @@ final class Worker {
   // Rounds of the present measurement that something disturbed.
   private int discarded;
 
+  // Whether the ranks have slept since their last operation.
+  private boolean rested;
+
   /**
    * A thread's part of a run.
    *
@@ -370,7 +373,7 @@ final class Worker {
    */
   private List<Double> rounds(int perRound, IntToLongFunction nanos) {
     if (careful) {
-      CompilerThreads.awaitIdle();
+      awaitCompilers();
     }
     discarded = 0;
     if (turns != null) {
@@ -408,6 +411,7 @@ final class Worker {
   /** A round that no compiler disturbed, unless there are too many that one did. */
   private double quietRound(int perRound, IntToLongFunction nanos) {
     while (true) {
+      leadIn(perRound);
       long before = CompilerThreads.compileMillis();
       double micros = round(perRound, nanos);
       boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
@@ -416,7 +420,23 @@ final class Worker {
       }
       discarded++;
       issueTimes.removeLast();
-      CompilerThreads.awaitIdle();
+      awaitCompilers();
+    }
+  }
+
+  private void awaitCompilers() {
+    CompilerThreads.awaitIdle();
+    rested = true;
+  }
+
+  /**
+   * As in nccl-tests an untimed operation goes before those that are timed. Where a round is one
+   * operation, which then takes long, that of the round before it will do.
+   */
+  private void leadIn(int perRound) {
+    if (perRound > 1 || rested) {
+      timing.nanos(1, options.blocking());
+      rested = false;
     }
   }
 
