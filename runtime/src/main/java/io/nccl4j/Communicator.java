@@ -203,6 +203,12 @@ public interface Communicator extends AutoCloseable {
    */
   Optional<NcclException> failure();
 
+  /**
+   * Which ranks share a host, and what carries data between hosts; empty on the cuda backend: NCCL
+   * does not tell. Any thread may call this.
+   */
+  Optional<CommunicatorHosts> hosts();
+
   /** What this rank has submitted, and how full its work FIFO is. Any thread may call this. */
   CommunicatorCounters counters();
 

@@ -6,6 +6,8 @@ public enum Feature {
   THREAD_RANKS("ranks as threads"),
   /** Ranks that are processes of one machine. */
   PROCESS_RANKS("ranks as processes"),
+  /** Ranks of the host backend on several machines. */
+  NETWORK_RANKS("ranks on several machines"),
   /** Threads bound to processors. */
   BOUND_THREADS("binding threads"),
   /** Reductions by the Vector API. */

@@ -21,6 +21,8 @@ import java.util.OptionalInt;
  * <caption>Sources</caption>
  * <tr><th>launcher</th><th>recognised by</th><th>numbers</th></tr>
  * <tr><td>{@code nccl4j}</td><td>NCCL4J_RANK or NCCL4J_NRANKS</td><td>those, in ranks</td></tr>
+ * <tr><td>{@code kubernetes}</td><td>JOB_COMPLETION_INDEX and NCCL4J_NRANKS, without NCCL4J_RANK</td><td>
+ * JOB_COMPLETION_INDEX, in processes; NCCL4J_NRANKS, in ranks</td></tr>
  * <tr><td>{@code torchrun}</td><td>TORCHELASTIC_RUN_ID</td><td>RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE</td></tr>
  * <tr><td>{@code slurm}</td><td>SLURM_PROCID and SLURM_STEP_ID of srun</td><td>SLURM_PROCID, SLURM_STEP_NUM_TASKS or
  * SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NUM_NODES</td></tr>
@@ -38,7 +40,8 @@ import java.util.OptionalInt;
  * that only its user can enter, under a name that identifies the job. Across machines {@code
  * NCCL4J_RENDEZVOUS_DIR} names such a folder that they all share, or {@code NCCL4J_RENDEZVOUS}, as
  * {@code tcp://host:port}, says where the process with rank 0 listens, and {@code NCCL4J_SECRET} or
- * {@code NCCL4J_SECRET_FILE} has a secret of all processes: then no id need travel. {@code
+ * {@code NCCL4J_SECRET_FILE} has a secret of all processes: then no id need travel. With torchrun
+ * and Slurm a secret suffices, because they say on which machine rank 0 is. {@code
  * NCCL4J_UNIQUE_ID} or {@code NCCL4J_UNIQUE_ID_FILE}, if set, are used instead.
  *
  * <p>Not thread-safe.

@@ -13,6 +13,7 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
+import java.util.Objects;
 
 /**
  * The library by which a process talks to the launcher that started it: libpmix, version 2 or newer
@@ -79,12 +80,25 @@ public final class Pmix {
     try {
       check("PMIx_Init", (int) Calls.INIT.invokeExact(process, MemorySegment.NULL, 0L));
     } catch (ExceptionInInitializerError | NoClassDefFoundError e) {
-      throw new UnsupportedOperationException(
-          "libpmix cannot be loaded: " + (e.getCause() == null ? e : e.getCause().getMessage()), e);
+      throw new UnsupportedOperationException(reason(e), e);
     } catch (Throwable e) {
       throw failed(e);
     }
     return new Pmix(process);
+  }
+
+  /** Why the library cannot be used, in one line; empty if it can be loaded. */
+  public static String unavailableReason() {
+    try {
+      Objects.requireNonNull(Calls.INIT);
+      return "";
+    } catch (ExceptionInInitializerError | NoClassDefFoundError e) {
+      return reason(e);
+    }
+  }
+
+  private static String reason(LinkageError e) {
+    return "libpmix cannot be loaded: " + (e.getCause() == null ? e : e.getCause().getMessage());
   }
 
   /** Shows a text to all processes of the job, when they have all come to {@link #fence}. */

@@ -84,6 +84,7 @@ final class TurnsCommand extends Subcommand {
       TakingTurns.run(context, pair % 2 == 1 ? List.of(one, other) : List.of(other, one), whole);
       before.add(one.results().toString());
       after.add(other.results().toString());
+      Comparison.requireAlike(before.runs(), after.runs());
       context.err().println("nccl4j: turns, " + pair + " of " + pairs + " pairs");
     }
     return judgement.judge(before.runs(), after.runs(), rules, context.out());

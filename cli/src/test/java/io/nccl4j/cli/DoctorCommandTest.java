@@ -103,6 +103,21 @@ class DoctorCommandTest {
     assertEquals("use NCCL_WORK_FIFO_BYTES", old.get("remedy").textValue());
   }
 
+  @Test
+  void whatSeveralMachinesNeedIsExamined() throws Exception {
+    Map<String, String> environment = new HashMap<>();
+    environment.put("NCCL4J_NETWORK_INTERFACE", "nowhere0");
+    environment.put("NCCL4J_PMIX_LIBRARY", "/nonexistent/libpmix.so.2");
+    environment.put("PMIX_NAMESPACE", "1");
+    JsonNode json = examine(environment, 10, "doctor --backend host --json");
+    assertEquals("ok", check(json, "network").get("status").textValue());
+    assertEquals("fail", check(json, "network address").get("status").textValue());
+    assertFalse(check(json, "congestion control").get("found").textValue().isEmpty());
+    assertEquals("warn", check(json, "libpmix").get("status").textValue());
+    String found = check(json, "libpmix").get("found").textValue();
+    assertTrue(found.contains("/nonexistent/libpmix.so.2"), found);
+  }
+
   /** What a killed job left is a file named by a process that there is not. */
   @Test
   void uniqueIdsOfKilledJobsAreNamedAndRemovedOnDemand() throws Exception {

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
@@ -173,8 +175,22 @@ class RankProcessesTest {
   @Test
   void processesOfTwoHostsRunTogether() throws Exception {
     Path secret = Files.writeString(folder.resolve("secret"), "as long as it has to be");
-    together(
-        Map.of("NCCL4J_RENDEZVOUS", "tcp://localhost:" + freePort(), SECRET_FILE, "" + secret));
+    Path json = folder.resolve("run.json");
+    List<String> said =
+        together(
+            Map.of("NCCL4J_RENDEZVOUS", "tcp://localhost:" + freePort(), SECRET_FILE, "" + secret),
+            " -J " + json);
+    assertTrue(said.contains("# Hosts 2: ranks 0 | 1"), said::toString);
+    assertTrue(said.contains("# Network: netty (TCP) on lo, 127.0.0.1"), said::toString);
+    JsonNode root = new ObjectMapper().readTree(json.toFile());
+    assertEquals(2, root.get("hosts").asInt());
+    assertEquals("lo", root.at("/network/interface").asText());
+
+    Path alone = folder.resolve("alone.json");
+    assertEquals(0, Run.ofLine(Map.of(), SHORT + " -t 2 -J " + alone).code());
+    Run compared = Run.of("compare", alone.toString(), json.toString());
+    assertEquals(3, compared.code(), compared::toString);
+    assertTrue(compared.err().contains("[ranks 0-1, ranks 0 | 1]"), compared::toString);
   }
 
   @Test
@@ -196,16 +212,21 @@ class RankProcessesTest {
   }
 
   private void together(Map<String, String> meeting) throws Exception {
+    together(meeting, "");
+  }
+
+  private List<String> together(Map<String, String> meeting, String options) throws Exception {
     Map<String, String> first = new HashMap<>(meeting);
     first.putAll(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "2", "NCCL4J_HOSTID", "a"));
     Map<String, String> second = new HashMap<>(meeting);
     second.putAll(Map.of("NCCL4J_RANK", "1", "NCCL4J_NRANKS", "2", "NCCL4J_HOSTID", "b"));
-    try (Jvm one = Jvm.start(folder, "one", first, SHORT);
+    try (Jvm one = Jvm.start(folder, "one", first, SHORT + options);
         Jvm two = Jvm.start(folder, "two", second, SHORT)) {
       assertEquals(0, one.await(), () -> read(one.err()));
       assertEquals(0, two.await(), () -> read(two.err()));
       checkTable(one, 2);
       assertEquals(List.of(), two.outLines());
+      return one.outLines();
     }
   }
 }

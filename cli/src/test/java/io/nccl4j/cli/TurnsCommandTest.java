@@ -103,6 +103,15 @@ class TurnsCommandTest {
     assertFalse(files().stream().anyMatch(name -> name.startsWith("turns-")), "its file is left");
   }
 
+  /** After the first pair, not after all. */
+  @Test
+  void refusesRunsThatCannotBeCompared() throws IOException {
+    String two = command(SHORT);
+    Run run = turns(two, two.replaceFirst("'-t' '2'", "-t 3"), "-n", "2");
+    assertError("different numbers of ranks: [2, 3]", run);
+    assertFalse(files().contains("base-2.json"), files()::toString);
+  }
+
   @Test
   void refusesCommandsThatDoNotMeasure() {
     assertError("wrote no results; name a command", turns("true", "true", "-n", "1"));

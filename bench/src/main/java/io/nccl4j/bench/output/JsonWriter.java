@@ -1,6 +1,9 @@
 package io.nccl4j.bench.output;
 
+import static io.nccl4j.bench.output.Json.known;
+
 import com.fasterxml.jackson.core.JsonGenerator;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Sweep;
@@ -29,9 +32,9 @@ import org.jspecify.annotations.Nullable;
  * document if neither a result nor a failure did. Differences: numbers and truth values are JSON's
  * own, what is unknown or unchecked is null, the root is a number, all ranks are listed, the
  * environment holds only the variables of NCCL, CUDA and nccl4j, without the unique id; {@code
- * nccl4j_version}, {@code backend}, {@code system} (libraries, driver, devices, processor), {@code
- * cold_time_us}, {@code warm_time_us}, {@code line_latency_ns}, {@code memory} and the placements'
- * {@code rounds_us} are added.
+ * nccl4j_version}, {@code backend}, {@code hosts}, {@code network}, {@code system} (libraries,
+ * driver, devices, processor), {@code cold_time_us}, {@code warm_time_us}, {@code line_latency_ns},
+ * {@code memory} and the placements' {@code rounds_us} are added.
  */
 public final class JsonWriter implements RunListener, AutoCloseable {
   private static final List<String> SECRETS = List.of("NCCL4J_SECRET", "NCCL4J_UNIQUE_ID");
@@ -93,13 +96,18 @@ public final class JsonWriter implements RunListener, AutoCloseable {
         new Json.Fields()
             .with("nccl_version", info.ncclVersion())
             .with("nccl4j_version", info.version())
-            .with("backend", info.backend().label());
+            .with("backend", info.backend().label())
+            .with("hosts", info.hosts().count())
+            .with("network", network(info.hosts()));
     TurnSeat seat = info.options().method().seat();
     if (seat != null) {
       fields.with("turns", seat.pair());
     }
     fields
-        .with("config", config(info.options()).with("devices", info.ranks(), JsonWriter::device))
+        .with(
+            "config",
+            config(info.options())
+                .with("devices", info.ranks(), rank -> device(rank, info.hosts())))
         .with("system", system(info));
     file.write(
         json -> {
@@ -130,12 +138,22 @@ public final class JsonWriter implements RunListener, AutoCloseable {
         .with("parallel_init", options.setup().parallelInit());
   }
 
-  private static Json.Fields device(RankInfo rank) {
+  private static Json.@Nullable Fields network(CommunicatorHosts hosts) {
+    return hosts.network().isEmpty()
+        ? null
+        : new Json.Fields()
+            .with("name", hosts.network())
+            .with("interface", known(hosts.networkInterface()))
+            .with("address", hosts.address());
+  }
+
+  private static Json.Fields device(RankInfo rank, CommunicatorHosts hosts) {
     return new Json.Fields()
         .with("rank", rank.rank())
         .with("group", rank.group())
         .with("pid", rank.pid())
         .with("hostname", rank.host())
+        .with("host", hosts.hostOf(rank.rank()))
         .with("device", rank.device())
         .with("device_hex", rank.deviceId())
         .with("device_info", rank.deviceName());

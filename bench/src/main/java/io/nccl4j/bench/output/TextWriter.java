@@ -1,5 +1,6 @@
 package io.nccl4j.bench.output;
 
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.options.Blocking;
@@ -10,6 +11,7 @@ import io.nccl4j.bench.result.IterationTimes;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryPhases;
 import io.nccl4j.bench.result.RankInfo;
+import io.nccl4j.bench.result.RankLayout;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
 import io.nccl4j.bench.result.RunResult;
@@ -24,8 +26,9 @@ import org.jspecify.annotations.Nullable;
  * Prints nccl-tests' table, in its layout, so that what reads nccl-tests' output reads ours. Each
  * line is flushed. Differences: the first line names nccl4j; a device's identification is the name
  * of the backend where there is no bus address; the in-place columns are N/A for programs without
- * an in-place form; two footer lines more tell the time of the first call and of the same call at
- * the end, and how long a cache line takes between processors of the ranks.
+ * an in-place form; where there are several hosts two header lines tell which ranks share one, and
+ * what carries data between them; two footer lines more tell the time of the first call and of the
+ * same call at the end, and how long a cache line takes between processors of the ranks.
  */
 public final class TextWriter implements RunListener {
   static final DateTimeFormatter TIME =
@@ -63,6 +66,7 @@ public final class TextWriter implements RunListener {
     line("# Collective test starting: " + info.program().testsName());
     parameters(options);
     blocking(options.blocking());
+    hosts(info.hosts());
     line("#");
     line("# Using devices");
     info.ranks().forEach(this::device);
@@ -99,6 +103,16 @@ public final class TextWriter implements RunListener {
           line(
               "# Blocking Enabled: wait and barrier after each outer iteration (-n); "
                   + "time excludes barrier ");
+    }
+  }
+
+  private void hosts(CommunicatorHosts hosts) {
+    if (hosts.count() > 1) {
+      line("# Hosts %d: %s", hosts.count(), RankLayout.text(hosts.ranks()));
+    }
+    if (!hosts.network().isEmpty()) {
+      String on = hosts.networkInterface().isEmpty() ? "" : " on " + hosts.networkInterface();
+      line("# Network: %s%s, %s", hosts.network(), on, hosts.address());
     }
   }
 

@@ -127,22 +127,43 @@ public record Comparison(
   }
 
   /**
+   * That runs differ in nothing that decides more than what is compared, as far as they tell.
+   *
+   * @throws InvalidArgumentException if they differ in the number of ranks, in which ranks share a
+   *     host, or in the network between hosts
+   */
+  public static void requireAlike(List<Run> base, List<Run> changed) {
+    List<Run> all = Stream.concat(base.stream(), changed.stream()).toList();
+    requireOne(
+        all.stream().map(Run::nranks).filter(ranks -> ranks > 0),
+        "have different numbers of ranks",
+        "compare runs with the same number of ranks");
+    requireOne(
+        all.stream().map(Run::hosts).filter(hosts -> !hosts.isEmpty()),
+        "have their ranks on different hosts",
+        "compare runs in which the same ranks share a host");
+    requireOne(
+        all.stream().map(Run::network).filter(network -> !network.isEmpty()),
+        "used different networks",
+        "compare runs over the same network");
+  }
+
+  private static void requireOne(Stream<?> values, String difference, String remedy) {
+    List<?> different = values.distinct().toList();
+    if (different.size() > 1) {
+      throw new InvalidArgumentException("the runs " + difference + ": " + different, remedy);
+    }
+  }
+
+  /**
    * Compares runs.
    *
    * @param base runs of one thing
    * @param changed runs of another one
-   * @throws InvalidArgumentException if they have nothing in common
+   * @throws InvalidArgumentException if they have nothing in common, or as {@link #requireAlike}
    */
   public static Comparison of(List<Run> base, List<Run> changed, Rules rules) {
-    Set<Integer> ranks = new LinkedHashSet<>();
-    base.forEach(run -> ranks.add(run.nranks()));
-    changed.forEach(run -> ranks.add(run.nranks()));
-    ranks.remove(0);
-    if (ranks.size() > 1) {
-      throw new InvalidArgumentException(
-          "the runs have different numbers of ranks: " + ranks,
-          "compare runs with the same number of ranks");
-    }
+    requireAlike(base, changed);
     Set<Entry.Key> keys = keys(base);
     List<Line> lines = new ArrayList<>();
     int unmatched = 0;

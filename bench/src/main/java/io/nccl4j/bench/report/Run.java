@@ -31,6 +31,16 @@ public record Run(String name, int nranks, Map<String, String> facts, List<Entry
     return facts.getOrDefault("started", "");
   }
 
+  /** Which ranks share a host; empty if the file does not tell. */
+  String hosts() {
+    return facts.getOrDefault("hosts", "");
+  }
+
+  /** What carried data between hosts; empty if the file does not tell, or there was one host. */
+  String network() {
+    return facts.getOrDefault("network", "");
+  }
+
   /** What it has in common with the one run that it took turns with; empty if with none. */
   String turns() {
     return facts.getOrDefault("turns", "");

@@ -2,6 +2,7 @@ package io.nccl4j.bench.report;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.nccl4j.bench.result.LineLatency;
+import io.nccl4j.bench.result.RankLayout;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -107,6 +108,8 @@ final class TestsJson {
     fact(facts, "backend", root.path("backend"));
     fact(facts, "NCCL", root.path("nccl_version"));
     facts.put("ranks", ranks == 0 ? "" : Integer.toString(ranks));
+    facts.put("hosts", hosts(root.at("/config/devices"), ranks));
+    facts.put("network", network(root.path("network")));
     fact(facts, "host", root.at("/config/devices/0/hostname"));
     fact(facts, "device", root.at("/config/devices/0/device_info"));
     for (JsonNode backend : root.at("/system/backends")) {
@@ -134,6 +137,21 @@ final class TestsJson {
     facts.put("errors", String.join("; ", errors));
     facts.values().removeIf(String::isBlank);
     return facts;
+  }
+
+  /** By our numbers, or else by names; nccl-tests may list some of the ranks only. */
+  private static String hosts(JsonNode devices, int ranks) {
+    if (devices.size() != ranks) {
+      return "";
+    }
+    List<String> hosts = new ArrayList<>();
+    devices.forEach(one -> hosts.add(one.path(one.has("host") ? "host" : "hostname").asText()));
+    return hosts.isEmpty() || hosts.contains("") ? "" : RankLayout.text(RankLayout.of(hosts));
+  }
+
+  private static String network(JsonNode network) {
+    String on = network.path("interface").asText("");
+    return network.path("name").asText("") + (on.isEmpty() ? "" : " on " + on);
   }
 
   private static void unit(

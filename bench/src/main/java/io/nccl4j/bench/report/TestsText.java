@@ -1,6 +1,7 @@
 package io.nccl4j.bench.report;
 
 import io.nccl4j.bench.result.LineLatency;
+import io.nccl4j.bench.result.RankLayout;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -19,7 +20,11 @@ final class TestsText {
       Pattern.compile("^# Collective test starting: (\\S+)", Pattern.MULTILINE);
   private static final Pattern VERSION =
       Pattern.compile("^# (nccl4j|nccl-tests) version (.*?)\\s*$", Pattern.MULTILINE);
-  private static final Pattern RANK = Pattern.compile("^# +Rank +\\d+ .*", Pattern.MULTILINE);
+  private static final Pattern RANK =
+      Pattern.compile("^# +Rank +\\d+ .*? on +(\\S+) device .*", Pattern.MULTILINE);
+  private static final Pattern HOSTS = Pattern.compile("^# Hosts \\d+: (.*)$", Pattern.MULTILINE);
+  private static final Pattern NETWORK =
+      Pattern.compile("^# Network: (.*), \\S+$", Pattern.MULTILINE);
   private static final Pattern LINE =
       Pattern.compile("^# Cache line, one way *: (\\d+) ns before, (\\d+) ns", Pattern.MULTILINE);
   private static final Pattern TITLES =
@@ -72,9 +77,19 @@ final class TestsText {
     if (version.find()) {
       facts.put(version.group(1), version.group(2));
     }
-    int ranks = (int) RANK.matcher(text).results().count();
-    facts.put("ranks", Integer.toString(ranks));
-    return new Run(name, ranks, facts, entries);
+    List<String> names = RANK.matcher(text).results().map(rank -> rank.group(1)).toList();
+    facts.put("ranks", Integer.toString(names.size()));
+    Matcher hosts = HOSTS.matcher(text);
+    if (hosts.find()) {
+      facts.put("hosts", hosts.group(1));
+    } else if (!names.isEmpty()) {
+      facts.put("hosts", RankLayout.text(RankLayout.of(names)));
+    }
+    Matcher network = NETWORK.matcher(text);
+    if (network.find()) {
+      facts.put("network", network.group(1));
+    }
+    return new Run(name, names.size(), facts, entries);
   }
 
   private static void add(

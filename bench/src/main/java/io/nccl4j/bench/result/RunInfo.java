@@ -2,6 +2,7 @@ package io.nccl4j.bench.result;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.program.Program;
 import java.time.LocalDateTime;
@@ -16,6 +17,7 @@ import java.util.OptionalInt;
  * @param backend where the ranks run, never {@link Backend#AUTO}
  * @param version nccl4j's version
  * @param ranks all ranks in order
+ * @param hosts which of them share a host
  * @param found what the process of rank 0 found on its machine: the host, and the backend if it is
  *     another one
  * @param start when it started, in local time
@@ -26,6 +28,7 @@ public record RunInfo(
     Backend backend,
     String version,
     List<RankInfo> ranks,
+    CommunicatorHosts hosts,
     List<BackendInfo> found,
     LocalDateTime start) {
   /** Copies the lists. */

@@ -1,5 +1,7 @@
 package io.nccl4j.bench.run;
 
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -7,6 +9,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.bench.Closing;
 import io.nccl4j.bench.machine.ThisProcess;
 import io.nccl4j.bench.result.RankInfo;
+import io.nccl4j.bench.result.RankLayout;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -47,6 +50,16 @@ final class Roster {
     } finally {
       Closing.all(buffers);
     }
+  }
+
+  /** Which ranks share a host: as the communicator says, or else those whose host has one name. */
+  static CommunicatorHosts hosts(Communicator world, List<RankInfo> ranks) {
+    return world
+        .hosts()
+        .orElseGet(
+            () ->
+                new CommunicatorHosts(
+                    RankLayout.of(ranks.stream().map(RankInfo::host).toList()), "", "", ""));
   }
 
   private static RankInfo own(LocalRank rank, String host) {

@@ -2,6 +2,7 @@ package io.nccl4j.bench.run;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DataType;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.ReduceOp;
@@ -21,6 +22,7 @@ import io.nccl4j.bench.result.IterationTimes;
 import io.nccl4j.bench.result.LineLatency;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryPhases;
+import io.nccl4j.bench.result.RankInfo;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
 import io.nccl4j.bench.result.RunResult;
@@ -83,6 +85,9 @@ final class Worker {
   // Rounds of the present measurement that something disturbed.
   private int discarded;
 
+  // Whether the ranks have slept since their last operation.
+  private boolean rested;
+
   /**
    * A thread's part of a run.
    *
@@ -125,8 +130,9 @@ final class Worker {
     }
     List<BackendInfo> found = listener == null ? List.of() : found();
     double cold = coldMicros();
-    RunInfo info =
-        new RunInfo(program, options, backend, version, Roster.gather(ranks), found, start);
+    List<RankInfo> all = Roster.gather(ranks);
+    CommunicatorHosts hosts = Roster.hosts(ranks.first().world(), all);
+    RunInfo info = new RunInfo(program, options, backend, version, all, hosts, found, start);
     if (listener != null) {
       listener.planned(lines());
       listener.started(info);
@@ -367,7 +373,7 @@ final class Worker {
    */
   private List<Double> rounds(int perRound, IntToLongFunction nanos) {
     if (careful) {
-      CompilerThreads.awaitIdle();
+      awaitCompilers();
     }
     discarded = 0;
     if (turns != null) {
@@ -405,6 +411,7 @@ final class Worker {
   /** A round that no compiler disturbed, unless there are too many that one did. */
   private double quietRound(int perRound, IntToLongFunction nanos) {
     while (true) {
+      leadIn(perRound);
       long before = CompilerThreads.compileMillis();
       double micros = round(perRound, nanos);
       boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
@@ -413,7 +420,23 @@ final class Worker {
       }
       discarded++;
       issueTimes.removeLast();
-      CompilerThreads.awaitIdle();
+      awaitCompilers();
+    }
+  }
+
+  private void awaitCompilers() {
+    CompilerThreads.awaitIdle();
+    rested = true;
+  }
+
+  /**
+   * As in nccl-tests an untimed operation goes before those that are timed. Where a round is one
+   * operation, which then takes long, that of the round before it will do.
+   */
+  private void leadIn(int perRound) {
+    if (perRound > 1 || rested) {
+      timing.nanos(1, options.blocking());
+      rested = false;
     }
   }
 

@@ -68,6 +68,8 @@ class JsonWriterTest {
             "nccl_version",
             "nccl4j_version",
             "backend",
+            "hosts",
+            "network",
             "config",
             "system",
             "results",
@@ -99,7 +101,7 @@ class JsonWriterTest {
             "devices"),
         names(root.get("config")));
     assertEquals(
-        List.of("rank", "group", "pid", "hostname", "device", "device_hex", "device_info"),
+        List.of("rank", "group", "pid", "hostname", "host", "device", "device_hex", "device_info"),
         names(root.at("/config/devices/1")));
     assertEquals(
         List.of(
@@ -179,6 +181,7 @@ class JsonWriterTest {
             Backend.CUDA,
             "1.2.3",
             List.of(new RankInfo(0, 0, 1, "node", 0, "0000:0f:00", "NVIDIA H200")),
+            plain.info().hosts(),
             List.of(cuda),
             SampleRun.START);
     MemoryUse memory =
@@ -216,6 +219,23 @@ class JsonWriterTest {
     JsonWriter writer = create();
     SampleRun.tell(writer, SampleRun.sendRecv());
     assertTrue(read(writer).at("/results/0/in_place").isNull());
+  }
+
+  @Test
+  void tellsWhichRanksShareAHostAndTheNetwork() throws IOException {
+    JsonWriter one = create();
+    SampleRun.tell(one, SampleRun.sendRecv());
+    assertEquals(1, read(one).get("hosts").intValue());
+    assertTrue(read(one).get("network").isNull());
+    assertEquals(0, read(one).at("/config/devices/1/host").intValue());
+
+    JsonWriter two = create();
+    SampleRun.tell(two, SampleRun.sendRecvBetweenHosts());
+    assertEquals(2, read(two).get("hosts").intValue());
+    assertEquals("netty (TCP)", read(two).at("/network/name").textValue());
+    assertEquals("eth0", read(two).at("/network/interface").textValue());
+    assertEquals("10.0.0.7", read(two).at("/network/address").textValue());
+    assertEquals(1, read(two).at("/config/devices/1/host").intValue());
   }
 
   @Test

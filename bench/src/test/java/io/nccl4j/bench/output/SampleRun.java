@@ -2,6 +2,7 @@ package io.nccl4j.bench.output;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.bench.options.Blocking;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.program.Program;
@@ -26,6 +27,10 @@ final class SampleRun {
   private SampleRun() {}
 
   static RunInfo info(Program program, boolean timestamps) {
+    return info(program, timestamps, new CommunicatorHosts(List.of(List.of(0, 1)), "", "", ""));
+  }
+
+  private static RunInfo info(Program program, boolean timestamps, CommunicatorHosts hosts) {
     Options options =
         Options.builder()
             .threads(2)
@@ -43,6 +48,7 @@ final class SampleRun {
         List.of(
             new RankInfo(0, 0, 4242, "node", 0, "host", "Some Processor"),
             new RankInfo(1, 0, 4242, "node", 1, "host", "Some Processor")),
+        hosts,
         List.of(
             new BackendInfo(
                 Backend.HOST,
@@ -80,8 +86,19 @@ final class SampleRun {
   }
 
   static RunResult sendRecv() {
+    return sendRecv(info(Programs.sendRecv(), false));
+  }
+
+  /** The same between two hosts. */
+  static RunResult sendRecvBetweenHosts() {
+    CommunicatorHosts hosts =
+        new CommunicatorHosts(List.of(List.of(0), List.of(1)), "netty (TCP)", "eth0", "10.0.0.7");
+    return sendRecv(info(Programs.sendRecv(), false, hosts));
+  }
+
+  private static RunResult sendRecv(RunInfo info) {
     return new RunResult(
-        info(Programs.sendRecv(), false),
+        info,
         List.of(
             new SizeResult(
                 8,

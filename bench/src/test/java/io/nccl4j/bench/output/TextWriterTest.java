@@ -49,6 +49,14 @@ class TextWriterTest {
     assertEquals(golden("sendrecv.txt"), shown(text(SampleRun.sendRecv())));
   }
 
+  @Test
+  void printsHostsAndNetworkOfSeveralHostsOnly() throws IOException {
+    String hosts = "# Hosts 2: ranks 0 | 1\n# Network: netty (TCP) on eth0, 10.0.0.7\n";
+    String text = shown(text(SampleRun.sendRecvBetweenHosts()));
+    assertTrue(text.contains("\n" + hosts + "#\n# Using devices\n"), text);
+    assertEquals(golden("sendrecv.txt"), text.replace(hosts, ""));
+  }
+
   /** Scripts take columns from the right, because those on the left differ between programs. */
   @Test
   void columnsAreWhereScriptsLook() {

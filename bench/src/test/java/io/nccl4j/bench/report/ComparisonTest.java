@@ -342,6 +342,30 @@ class ComparisonTest {
   }
 
   @Test
+  void refusesOtherHostsAndOtherNetworks() {
+    Run lan = on("ranks 0 | 1", "netty (TCP) on eth0");
+    assertRefused("ranks on different hosts", lan, on("ranks 0-1", ""));
+    assertRefused("different networks", lan, on("ranks 0 | 1", "netty (TCP) on lo"));
+    assertEquals(Verdict.SAME, Comparison.of(List.of(lan), List.of(lan), ROUNDS).worst());
+    // A file that does not tell is not refused.
+    Comparison.requireAlike(List.of(lan), List.of(on("", "")));
+    Comparison.requireAlike(List.of(lan), List.of(on("ranks 0 | 1", "")));
+  }
+
+  private Run on(String hosts, String network) {
+    return new Run(
+        "run", 2, Map.of("hosts", hosts, "network", network), run(1, 0, 0, 0, 26).entries());
+  }
+
+  private static void assertRefused(String how, Run base, Run changed) {
+    InvalidArgumentException e =
+        assertThrows(
+            InvalidArgumentException.class,
+            () -> Comparison.of(List.of(base), List.of(changed), RULES));
+    assertTrue(e.getMessage().contains(how), e.getMessage());
+  }
+
+  @Test
   void beliefIsShared() {
     double[] p = {0.001, 0.5, 0.012, 0.014};
     boolean[] believed = Difference.believed(p, 0.02);

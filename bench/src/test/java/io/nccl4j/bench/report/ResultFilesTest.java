@@ -70,6 +70,49 @@ class ResultFilesTest {
     assertEquals(OptionalLong.of(3), last.wrong());
   }
 
+  @Test
+  void readsHostsAndNetworkOfJson() throws IOException {
+    String form =
+        """
+        {"version": 3, "args": ["allreduce"], "network": %s,
+         "config": {"devices": [%s]},
+         "results": [{"size": 8, "out_of_place": {"time": 1}}]}
+        """;
+    String one = "{\"hostname\": \"n1\", \"host\": 0}";
+    String two = "{\"hostname\": \"n1\", \"host\": 1}";
+    String network =
+        "{\"name\": \"netty (TCP)\", \"interface\": \"eth0\", \"address\": \"10.0.0.7\"}";
+    Run run = read("hosts.json", form.formatted(network, String.join(",", one, two, one, one)));
+    assertEquals("ranks 0,2-3 | 1", run.hosts());
+    assertEquals("netty (TCP) on eth0", run.network());
+    Run alone = read("alone.json", form.formatted("null", one + "," + one));
+    assertEquals("ranks 0-1", alone.hosts());
+    assertEquals("", alone.network());
+    // As nccl-tests has it: names only, and not of all ranks.
+    String name = "{\"hostname\": \"n1\"}";
+    assertEquals("ranks 0", read("name.json", form.formatted("null", name)).hosts());
+    assertEquals("", read("some.json", TESTS_JSON).hosts());
+  }
+
+  @Test
+  void readsHostsAndNetworkOfTables() throws IOException {
+    String table =
+        """
+        %s#
+        # Using devices
+        #  Rank  0 Group  0 Pid      1 on       n1 device  0 [host] x
+        #  Rank  1 Group  0 Pid      2 on       %s device  0 [host] x
+        #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+                   8             2     float     sum      -1     1.25    0.01    0.01       0      N/A     N/A     N/A    N/A
+        """;
+    String ours = "# Hosts 2: ranks 0 | 1\n# Network: netty (TCP) on eth0, 10.0.0.7\n";
+    Run run = read("hosts.txt", table.formatted(ours, "n1"));
+    assertEquals("ranks 0 | 1", run.hosts());
+    assertEquals("netty (TCP) on eth0", run.network());
+    assertEquals("ranks 0 | 1", read("names.txt", table.formatted("", "n2")).hosts());
+    assertEquals("ranks 0-1", read("one.txt", table.formatted("", "n1")).hosts());
+  }
+
   /** Older versions have fewer columns on the left. */
   @Test
   void readsTablesFromTheRight() throws IOException {

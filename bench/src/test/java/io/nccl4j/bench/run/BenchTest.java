@@ -99,6 +99,56 @@ class BenchTest {
     }
   }
 
+  /** How many operations were issued each time that the rank had prepared some. */
+  private static final class Counting extends DelegatingProgram {
+    private final List<Integer> issued = new ArrayList<>();
+    private int count;
+
+    private Counting() {
+      super(Programs.allReduce());
+    }
+
+    @Override
+    public PreparedCall prepare(
+        Communicator communicator,
+        DeviceBuffer send,
+        DeviceBuffer recv,
+        Case size,
+        ReduceOp op,
+        Stream stream) {
+      if (count > 0) {
+        issued.add(count);
+        count = 0;
+      }
+      PreparedCall call = super.prepare(communicator, send, recv, size, op, stream);
+      return stage -> {
+        count++;
+        call.issue(stage);
+      };
+    }
+  }
+
+  /** A placement is 2 to 4 operations that tell how long one takes, then rounds, some repeated. */
+  @Test
+  void anUntimedOperationGoesBeforeEachRound() throws InterruptedException {
+    int iterations = 100;
+    Options options = options().minBytes(4096).iterations(iterations).check(0).threads(1).build();
+    Counting program = new Counting();
+    RunResult result =
+        new Bench(program, options, RankRange.alone(options), new Recorder(), Clock.systemUTC())
+            .run();
+    SizeResult size = result.sizes().getLast();
+    // The last of the 51 calls at the end is not followed by another preparation.
+    List<Integer> issued = program.issued.subList(0, program.issued.size() - 50);
+    assertRounds(size.inPlace(), issued.getLast() - 2, iterations);
+    assertRounds(size.outOfPlace(), issued.get(issued.size() - 2) - 2, iterations);
+  }
+
+  private static void assertRounds(Measurement measured, int operations, int iterations) {
+    assertTrue(operations % (iterations + 1) <= 2, operations + " operations");
+    assertTrue(operations / (iterations + 1) >= measured.rounds().size(), operations + "");
+  }
+
   @ParameterizedTest
   @CsvSource({"1, 1", "3, 1", "1, 3"})
   void measuresAndVerifiesSendRecv(int threads, int gpus) throws InterruptedException {

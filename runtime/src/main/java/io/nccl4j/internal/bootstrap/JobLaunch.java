@@ -92,7 +92,7 @@ public final class JobLaunch implements Launch {
         && !launch.hasId()
         && !MeetingAddress.isIn(environment)) {
       throw new InvalidArgumentException(
-          LaunchSource.RANK + " is set, but no unique id",
+          job.variable() + " is set, but no unique id",
           "set " + ID + ", " + ID_FILE + " or " + MeetingAddress.VARIABLE);
     }
     return Optional.of(launch);
@@ -109,12 +109,12 @@ public final class JobLaunch implements Launch {
 
   @Override
   public int firstRank(int ranksPerProcess) {
-    return source.countsRanks() ? source.rank() : source.rank() * ranksPerProcess;
+    return source.firstRank(ranksPerProcess);
   }
 
   @Override
   public int nranks(int ranksPerProcess) {
-    return source.countsRanks() ? source.size() : source.size() * ranksPerProcess;
+    return source.nranks(ranksPerProcess);
   }
 
   @Override
@@ -147,9 +147,14 @@ public final class JobLaunch implements Launch {
       return meet(address.get(), number, backend, timeout);
     }
     if (!environment.containsKey(MeetingFolder.VARIABLE)
-        && !Boolean.TRUE.equals(job.oneMachine())
-        && space().isPresent()) {
-      return share(space().get(), number, backend, timeout);
+        && !Boolean.TRUE.equals(job.oneMachine())) {
+      if (space().isPresent()) {
+        return share(space().get(), number, backend, timeout);
+      }
+      Optional<MeetingAddress> launchers = LauncherAddress.of(job.launcher(), environment);
+      if (launchers.isPresent()) {
+        return meet(launchers.get(), number, backend, timeout);
+      }
     }
     MeetingFolder folder = folder();
     String name = jobName() + "#" + number;
@@ -222,14 +227,15 @@ public final class JobLaunch implements Launch {
       return MeetingFolder.open(Path.of(named));
     }
     if (Boolean.FALSE.equals(job.oneMachine())) {
+      boolean secretSuffices = LauncherAddress.isKnownTo(job.launcher(), environment);
       throw new InvalidUsageException(
-          "the ranks are on several machines, and nothing says where rank 0 leaves the unique id",
+          "the ranks are on several machines, and nothing says how the unique id comes to them",
           "set "
+              + MeetingAddress.SECRET
+              + (secretSuffices ? "" : " and " + MeetingAddress.VARIABLE)
+              + " to the same in all processes, or "
               + MeetingFolder.VARIABLE
-              + " to a folder of yours that all of them share, or "
-              + MeetingAddress.VARIABLE
-              + " and "
-              + MeetingAddress.SECRET);
+              + " to a folder of yours that all of them share");
     }
     MeetingFolder standard = MeetingFolder.openFirst(MeetingFolder.standard());
     if (job.oneMachine() == null && source.rank() == 0) {

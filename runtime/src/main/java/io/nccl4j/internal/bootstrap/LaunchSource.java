@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
  * @param launcher its name
  * @param variable the variable that gives the rank; a process that lacks it is not of the job
  * @param rank number of the process, or of its first rank where nccl4j's own variables say so
- * @param size how many there are; 0 if the launcher does not say
+ * @param size how many there are; 0 if the launcher does not say; ranks where it {@link
+ *     #countsRanks}
  * @param localRank number among those of this machine
  * @param localSize how many there are on this machine
  * @param oneMachine whether all are on this machine; null if the launcher does not say
@@ -34,11 +35,13 @@ record LaunchSource(
   static final String LAUNCHER = "NCCL4J_LAUNCHER";
 
   private static final String OWN = "nccl4j";
+  private static final String KUBERNETES = "kubernetes";
+  private static final String POD = "JOB_COMPLETION_INDEX";
   private static final String NONE = "none";
 
   /** The names that {@link #LAUNCHER} may have. */
   private static final List<String> NAMES =
-      List.of(OWN, "torchrun", "slurm", "openmpi", "mpich", "pmix", NONE);
+      List.of(OWN, KUBERNETES, "torchrun", "slurm", "openmpi", "mpich", "pmix", NONE);
 
   /** From here on numbers of job steps are Slurm's own, of scripts and shells, not of srun. */
   private static final long FIRST_OWN_STEP = 0xfffffffaL;
@@ -72,6 +75,9 @@ record LaunchSource(
   private static @Nullable LaunchSource of(String name, Reader read) {
     return switch (name) {
       case OWN -> own(read);
+      // Pods of an indexed job; each has a network of its own.
+      case KUBERNETES ->
+          isOfPod(read) ? read.source(name, POD, read.number(NRANKS)).on(false) : null;
       case "torchrun" ->
           read.has("TORCHELASTIC_RUN_ID")
               ? read.source(name, "RANK", read.number("WORLD_SIZE"))
@@ -107,12 +113,16 @@ record LaunchSource(
 
   // They number the ranks of one machine: the first rank tells the process from its others.
   private static @Nullable LaunchSource own(Reader read) {
-    if (!read.has(RANK) && !read.has(NRANKS)) {
+    if (!read.has(RANK) && !read.has(NRANKS) || isOfPod(read)) {
       return null;
     }
     LaunchSource source =
         read.source(OWN, RANK, read.number(NRANKS, "set both " + RANK + " and " + NRANKS));
     return source.local(OptionalInt.of(source.rank), OptionalInt.empty());
+  }
+
+  private static boolean isOfPod(Reader read) {
+    return read.has(POD) && read.has(NRANKS) && !read.has(RANK);
   }
 
   // The variables of a script's or a shell's step say nothing of processes that srun started.
@@ -159,7 +169,7 @@ record LaunchSource(
     return launcher + " (" + variable + ") says rank " + rank + (size > 0 ? " of " + size : "");
   }
 
-  /** Whether both can be true; nccl4j's own variables count ranks, others processes. */
+  /** Whether both can be true; nccl4j's own variables count ranks, launchers processes. */
   boolean agrees(LaunchSource other) {
     boolean own = countsRanks() || other.countsRanks();
     if (size == 0 || other.size == 0) {
@@ -170,9 +180,19 @@ record LaunchSource(
         : rank == other.rank && size == other.size;
   }
 
-  /** Whether the numbers are of ranks rather than of processes. */
+  /** Whether {@link #size} is of ranks rather than of processes. */
   boolean countsRanks() {
-    return launcher.equals(OWN);
+    return launcher.equals(OWN) || launcher.equals(KUBERNETES);
+  }
+
+  /** Number of the first rank of the process. */
+  int firstRank(int ranksPerProcess) {
+    return launcher.equals(OWN) ? rank : rank * ranksPerProcess;
+  }
+
+  /** Number of ranks of all processes. */
+  int nranks(int ranksPerProcess) {
+    return countsRanks() ? size : size * ranksPerProcess;
   }
 
   /** Takes numbers from variables. */

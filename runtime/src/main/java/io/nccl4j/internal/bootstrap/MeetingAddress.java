@@ -24,8 +24,9 @@ import java.util.regex.Pattern;
  *
  * @param host name or number of the machine where the process with rank 0 runs
  * @param port its TCP port
+ * @param variable that named the machine
  */
-record MeetingAddress(String host, int port, byte[] secret) {
+record MeetingAddress(String host, int port, byte[] secret, String variable) {
   static final String VARIABLE = "NCCL4J_RENDEZVOUS";
   static final String SECRET = "NCCL4J_SECRET";
   static final String SECRET_FILE = "NCCL4J_SECRET_FILE";
@@ -35,7 +36,7 @@ record MeetingAddress(String host, int port, byte[] secret) {
       Pattern.compile("tcp://(?:\\[([^\\]]+)]|([^\\s:/?#@\\[\\]]+)):(\\d{1,5})/?");
 
   private static final int LEAST_SECRET_BYTES = 16;
-  private static final int MOST_PORT = 65_535;
+  static final int MOST_PORT = 65_535;
   private static final long PAUSE_MILLIS = 100;
 
   /**
@@ -57,7 +58,7 @@ record MeetingAddress(String host, int port, byte[] secret) {
           "name the machine of rank 0 and a free TCP port there: tcp://node0:29400");
     }
     String host = Objects.requireNonNullElse(form.group(1), form.group(2));
-    return Optional.of(new MeetingAddress(host, port, secret(environment)));
+    return Optional.of(new MeetingAddress(host, port, secret(environment), VARIABLE));
   }
 
   /** Whether an environment says where to meet. */
@@ -65,10 +66,16 @@ record MeetingAddress(String host, int port, byte[] secret) {
     return !environment.getOrDefault(VARIABLE, "").isBlank();
   }
 
-  private static byte[] secret(Map<String, String> environment) {
+  /** Whether it has a secret, a good one or not. */
+  static boolean hasSecret(Map<String, String> environment) {
+    return environment.containsKey(SECRET) || !environment.getOrDefault(SECRET_FILE, "").isEmpty();
+  }
+
+  /** What all processes of the job share. */
+  static byte[] secret(Map<String, String> environment) {
     String given = environment.get(SECRET);
     String file = environment.getOrDefault(SECRET_FILE, "");
-    if (given == null && file.isEmpty()) {
+    if (!hasSecret(environment)) {
       throw new InvalidUsageException(
           VARIABLE + " is set, but no secret, without which anybody could join",
           "give all processes the same secret: at least "
@@ -129,8 +136,8 @@ record MeetingAddress(String host, int port, byte[] secret) {
       } catch (UnknownHostException e) {
         if (deadline.remainingMillis() <= PAUSE_MILLIS) {
           throw new DeadlineException(
-                  "nobody knew the address of " + host + " within " + deadline,
-                  "check the name in " + VARIABLE)
+                  host + " could not be resolved within " + deadline,
+                  "check the name in " + variable)
               .causedBy(e);
         }
       }

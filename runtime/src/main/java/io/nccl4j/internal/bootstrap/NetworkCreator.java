@@ -157,7 +157,9 @@ final class NetworkCreator {
                       + at.getPort()
                       + ": "
                       + e.getMessage(),
-                  "choose an address of this machine, where rank 0 runs, and a port that is free")
+                  "choose an address of this machine, where rank 0 runs, and a port that is free: "
+                      + MeetingAddress.VARIABLE
+                      + "=tcp://node0:29400")
               .causedBy(e);
     } finally {
       if (!started && listener != null) {

@@ -3,6 +3,7 @@ package io.nccl4j.internal.cuda;
 import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorCounters;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
@@ -232,6 +233,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   @Override
   public State state() {
     return own.state();
+  }
+
+  @Override
+  public Optional<CommunicatorHosts> hosts() {
+    return Optional.empty();
   }
 
   @Override

@@ -112,6 +112,17 @@ enum Container {
     };
   }
 
+  /** How a setting of the kernel gets a value: {@code name=value}. */
+  String set(String setting) {
+    return switch (this) {
+      case KUBERNETES -> "set it in securityContext.sysctls of the pod: " + setting;
+      case DOCKER -> "start the container with docker run --sysctl " + setting;
+      case PODMAN -> "start the container with podman run --sysctl " + setting;
+      case APPTAINER -> "on the host, as root: sysctl -w " + setting;
+      case OTHER, NONE -> "as root: sysctl -w " + setting;
+    };
+  }
+
   private static String remount(String options) {
     return "mount -o remount," + options + " " + SHM;
   }

@@ -42,8 +42,20 @@ final class SystemChecks {
     leftovers(checks, segments);
     checks.add(memory());
     checks.add(locked());
-    checks.add(limit("open files", "Max open files", FEW_FILES, "ulimit -n 65536"));
-    checks.add(limit("processes", "Max processes", FEW_PROCESSES, "ulimit -u 65536"));
+    checks.add(
+        limit(
+            "open files",
+            "Max open files",
+            FEW_FILES,
+            "ranks take many, among them a socket for each rank of another machine",
+            "ulimit -n 65536"));
+    checks.add(
+        limit(
+            "processes",
+            "Max processes",
+            FEW_PROCESSES,
+            "ranks and threads take many",
+            "ulimit -u 65536"));
     stack().ifPresent(checks::add);
     return checks;
   }
@@ -147,15 +159,13 @@ final class SystemChecks {
         : Check.ok("locked memory", found);
   }
 
-  private Check limit(String name, String line, long few, String remedy) {
+  private Check limit(String name, String line, long few, String why, String remedy) {
     long number = machine.processes().softLimit(line);
     if (number < 0) {
       return Check.ok(name, "not known");
     }
     String found = number == ProcessFiles.UNLIMITED ? "unlimited" : Long.toString(number);
-    return number < few
-        ? Check.warn(name, found + ", and ranks, sockets and threads take many", remedy)
-        : Check.ok(name, found);
+    return number < few ? Check.warn(name, found + ", and " + why, remedy) : Check.ok(name, found);
   }
 
   /** Threads then get the C library's own size, which is less than usual. */

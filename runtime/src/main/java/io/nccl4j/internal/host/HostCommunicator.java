@@ -3,6 +3,7 @@ package io.nccl4j.internal.host;
 import io.nccl4j.AbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorCounters;
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
@@ -10,6 +11,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.EngineWork;
+import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
@@ -39,6 +41,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -290,6 +293,16 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     return cause == null
         ? State.READY
         : cause instanceof AbortedException ? State.ABORTED : State.FAILED;
+  }
+
+  @Override
+  public Optional<CommunicatorHosts> hosts() {
+    Outside outside = own.outside();
+    return Optional.of(
+        outside == null
+            ? new CommunicatorHosts(
+                List.of(IntStream.range(0, nranks()).boxed().toList()), "", "", "")
+            : outside.hosts());
   }
 
   @Override

@@ -14,6 +14,7 @@ import java.util.List;
 /** What the host backend found on this machine. */
 final class HostInfo {
   private static final String VECTOR = "Vector API";
+  private static final String NETTY = "io/netty/channel/nio/NioIoHandler.class";
 
   private HostInfo() {}
 
@@ -32,6 +33,7 @@ final class HostInfo {
             new BackendInfo.FeatureInfo(Feature.THREAD_RANKS, true, "nothing", ""),
             new BackendInfo.FeatureInfo(
                 Feature.PROCESS_RANKS, libc, "native access on Linux", restriction),
+            network(),
             new BackendInfo.FeatureInfo(
                 Feature.BOUND_THREADS,
                 Affinity.bindable() > 0,
@@ -57,6 +59,17 @@ final class HostInfo {
                     : "an arena per buffer, for the threads of this process"),
             new BackendInfo.Fact("reductions", kernels),
             new BackendInfo.Fact(
-                "ranks", "1 to " + Layout.MAX_RANKS + " a communicator, on one machine")));
+                "ranks",
+                "1 to " + Layout.MAX_RANKS + " a communicator, on one machine or several")));
+  }
+
+  /** Looks for the file, and loads nothing: who stays on one machine pays nothing for others. */
+  private static BackendInfo.FeatureInfo network() {
+    boolean found = HostInfo.class.getClassLoader().getResource(NETTY) != null;
+    return new BackendInfo.FeatureInfo(
+        Feature.NETWORK_RANKS,
+        found,
+        "Netty 4.2 (io.netty:netty-transport)",
+        found ? "" : "Netty is not on the class path or module path");
   }
 }

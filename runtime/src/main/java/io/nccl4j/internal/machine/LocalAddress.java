@@ -78,6 +78,17 @@ public final class LocalAddress {
         .orElse(InetAddress.getLoopbackAddress());
   }
 
+  /** The interface that has an address of this machine; empty if none has it. */
+  public static String interfaceOf(InetAddress address) {
+    try {
+      NetworkInterface found = NetworkInterface.getByInetAddress(address);
+      return found == null ? "" : found.getName();
+    } catch (SocketException e) {
+      LOG.debug("the interface of {} is not known", address, e);
+      return "";
+    }
+  }
+
   private static List<InetAddress> all() {
     try {
       return NetworkInterface.networkInterfaces().flatMap(NetworkInterface::inetAddresses).toList();
@@ -93,8 +104,7 @@ public final class LocalAddress {
 
   private static boolean fits(String wanted, InetAddress address) {
     try {
-      NetworkInterface of = NetworkInterface.getByInetAddress(address);
-      if (of != null && of.getName().equals(wanted)) {
+      if (interfaceOf(address).equals(wanted)) {
         return true;
       }
       int slash = wanted.indexOf('/');
@@ -104,9 +114,6 @@ public final class LocalAddress {
           slash < 0 ? network.length * Byte.SIZE : Integer.parseInt(wanted.substring(slash + 1));
       return sharePrefix(network, address.getAddress(), bits);
     } catch (IllegalArgumentException noNumber) {
-      return false;
-    } catch (SocketException e) {
-      LOG.debug("{} is passed over", address, e);
       return false;
     }
   }

@@ -17,6 +17,9 @@ import org.apache.logging.log4j.Logger;
  * @param environment variables by name
  */
 public record MachineFiles(Path root, Map<String, String> environment) {
+  /** Name of the kernel's setting, as {@code sysctl} has it. */
+  public static final String CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control";
+
   private static final Logger LOG = LogManager.getLogger(MachineFiles.class);
 
   /** Files of the system may hold any bytes. */
@@ -73,6 +76,11 @@ public record MachineFiles(Path root, Map<String, String> environment) {
   /** The processes of this machine that can be seen. */
   public ProcessFiles processes() {
     return new ProcessFiles(path("/proc"));
+  }
+
+  /** How TCP shares a network, for example {@code cubic}; empty if it is not known. */
+  public String congestionControl() {
+    return text("/proc/sys/" + CONGESTION_CONTROL.replace('.', '/')).strip();
   }
 
   /** Whether NVSwitches connect the GPUs. */

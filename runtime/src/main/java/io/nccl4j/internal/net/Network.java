@@ -1,7 +1,15 @@
 package io.nccl4j.internal.net;
 
+import java.net.InetAddress;
+
 /** A job's way to other machines. Any thread may use it. */
 public interface Network extends AutoCloseable {
+  /** What it is, for people: the engine and what it runs on. */
+  String name();
+
+  /** Where its ports are reached. */
+  InetAddress address();
+
   /**
    * A new way in and out, which others reach by its {@link Port#address}.
    *

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.span;
 
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
@@ -10,6 +11,7 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.machine.LocalAddress;
 import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkDaemon;
 import io.nccl4j.internal.net.Port;
@@ -24,6 +26,7 @@ import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicIntegerArray;
@@ -462,6 +465,18 @@ public final class Span extends Outside {
   @Override
   public Answer answer(int k) {
     return !hasAsked ? Answer.NOT_ASKED : hasAnswered(hosts.of(k)) ? Answer.GIVEN : Answer.NONE;
+  }
+
+  @Override
+  public CommunicatorHosts hosts() {
+    InetAddress address = network.address();
+    return new CommunicatorHosts(
+        IntStream.range(0, hosts.count())
+            .mapToObj(h -> IntStream.of(hosts.ranks(h)).boxed().toList())
+            .toList(),
+        network.name(),
+        LocalAddress.interfaceOf(address),
+        address.getHostAddress());
   }
 
   // ---- splitting

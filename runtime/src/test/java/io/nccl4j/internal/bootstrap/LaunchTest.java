@@ -19,6 +19,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.diagnose.Diagnosis;
 import io.nccl4j.internal.machine.Machine;
 import java.io.IOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -45,6 +46,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Environments as launchers make them, and the folder where the unique id is left. */
 @Tag("parallel")
@@ -122,6 +124,24 @@ class LaunchTest {
         OptionalInt.of(6), JobLaunch.detect(environment(own)).orElseThrow().localProcess());
   }
 
+  /** Pods are processes: with two ranks each there are half as many. */
+  @Test
+  void podsOfAnIndexedJobAreNumbered() {
+    String pod = "JOB_COMPLETION_INDEX=3 NCCL4J_NRANKS=4 NCCL4J_UNIQUE_ID=x";
+    Launch launch = JobLaunch.detect(environment(pod)).orElseThrow();
+    assertEquals("kubernetes", launch.launcher());
+    assertEquals(3, launch.firstRank(1));
+    assertEquals(4, launch.nranks(1));
+    assertEquals(4, launch.nranks(2));
+    assertEquals(2, launch(pod, 1).firstRank(2));
+    assertEquals(OptionalInt.empty(), launch.localProcess());
+    // A rank that is given counts; without their number pods are none.
+    Launch own = JobLaunch.detect(environment(pod + " NCCL4J_RANK=2")).orElseThrow();
+    assertEquals("nccl4j", own.launcher());
+    assertEquals(2, own.firstRank(1));
+    assertEquals(Optional.empty(), JobLaunch.detect(environment("JOB_COMPLETION_INDEX=3")));
+  }
+
   @ParameterizedTest
   @CsvSource({
     "HOME=/root",
@@ -157,7 +177,14 @@ class LaunchTest {
         Arguments.of("PMI_RANK=4 PMI_SIZE=4", "PMI_RANK is 4, but there are 4 ranks"),
         Arguments.of(
             "SLURM_PROCID=0 SLURM_STEP_ID=x SLURM_NTASKS=1", "SLURM_STEP_ID is 'x'; use a number"),
-        Arguments.of("NCCL4J_RANK=0 NCCL4J_NRANKS=2", "no unique id"),
+        Arguments.of("NCCL4J_RANK=0 NCCL4J_NRANKS=2", "NCCL4J_RANK is set, but no unique id"),
+        Arguments.of(
+            "JOB_COMPLETION_INDEX=0 NCCL4J_NRANKS=2",
+            "JOB_COMPLETION_INDEX is set, but no unique id"),
+        Arguments.of(
+            "JOB_COMPLETION_INDEX=2 NCCL4J_NRANKS=2",
+            "JOB_COMPLETION_INDEX is 2, but there are 2 ranks"),
+        Arguments.of("NCCL4J_NRANKS=2", "NCCL4J_RANK is not set; set both"),
         Arguments.of("NCCL4J_LAUNCHER=pbs", "NCCL4J_LAUNCHER is 'pbs'; use one of nccl4j"),
         Arguments.of("NCCL4J_LAUNCHER=slurm PMI_RANK=1", "its variables are not set"));
   }
@@ -228,9 +255,13 @@ class LaunchTest {
   @Test
   void severalMachinesNeedASetting() {
     contains(
-        "set NCCL4J_RENDEZVOUS_DIR",
+        "set NCCL4J_SECRET to the same in all processes, or NCCL4J_RENDEZVOUS_DIR",
         InvalidUsageException.class,
         () -> launch(TORCHRUN, 0).uniqueId(Backend.HOST));
+    contains(
+        "set NCCL4J_SECRET and NCCL4J_RENDEZVOUS to the same in all processes",
+        InvalidUsageException.class,
+        () -> launch(SLURM.replace("NODES=1", "NODES=2"), 0).uniqueId(Backend.HOST));
     contains(
         "mpich does not name its jobs",
         InvalidUsageException.class,
@@ -375,6 +406,70 @@ class LaunchTest {
     }
     first.close();
     second.close();
+  }
+
+  /** They say where rank 0 is; what is missing is the secret. */
+  @ParameterizedTest
+  @ValueSource(strings = {"torchrun", "slurm"})
+  void aSecretSufficesWhereTheLauncherNamesTheMachine(String launcher) throws Exception {
+    Map<String, String> environment =
+        launcher.equals("slurm") ? slurmAtAFreePort() : environment(TORCHRUN + SECRET);
+    if (launcher.equals("torchrun")) {
+      environment.put("MASTER_ADDR", "127.0.0.1");
+      environment.put("MASTER_PORT", Integer.toString(freePort() - 1));
+      environment.put("WORLD_SIZE", "2");
+      environment.put("LOCAL_WORLD_SIZE", "1");
+    }
+    String number = launcher.equals("slurm") ? "SLURM_PROCID" : "RANK";
+    environment.put(number, "1");
+    Launch second = JobLaunch.detect(environment).orElseThrow();
+    environment.put(number, "0");
+    Launch first = JobLaunch.detect(environment).orElseThrow();
+    UniqueId later = second.uniqueId(Backend.HOST);
+    UniqueId one = first.uniqueId(Backend.HOST);
+    assertEquals(one, later);
+    List<String> met = Ranks.run(List.of(() -> meet(one, 0, 2), () -> meet(later, 1, 2)));
+    assertEquals(met.get(0), met.get(1));
+
+    // An address or a folder that is given counts more.
+    environment.put("NCCL4J_RENDEZVOUS", "tcp://127.0.0.1:" + freePort());
+    Launch named = JobLaunch.detect(environment).orElseThrow();
+    assertNotEquals(one, named.uniqueId(Backend.HOST));
+    environment.remove("NCCL4J_RENDEZVOUS");
+    environment.put("NCCL4J_RENDEZVOUS_DIR", meeting().toString());
+    try (Launch inFolder = JobLaunch.detect(environment).orElseThrow()) {
+      assertTrue(Rendezvous.isOverNetwork(inFolder.uniqueId(Backend.HOST)));
+      assertEquals(1, files());
+    }
+  }
+
+  /** Of two machines, with a job whose port is free. */
+  private static Map<String, String> slurmAtAFreePort() throws IOException {
+    Map<String, String> environment =
+        environment(SLURM.replace("NODES=1", "NODES=2").replace("NTASKS=4", "NTASKS=2") + SECRET);
+    environment.put("SLURM_STEP_NODELIST", "127.0.0.[1-2]");
+    for (long job = ProcessHandle.current().pid(); ; job++) {
+      environment.put("SLURM_JOB_ID", Long.toString(job));
+      int port = LauncherAddress.of("slurm", environment).orElseThrow().port();
+      try (ServerSocket free = new ServerSocket(port, 1, InetAddress.ofLiteral("127.0.0.1"))) {
+        assertEquals(port, free.getLocalPort());
+        return environment;
+      } catch (BindException taken) {
+        continue;
+      }
+    }
+  }
+
+  /** On one machine nobody listens at a port that others reach. */
+  @Test
+  void aSecretChangesNothingOnOneMachine() throws Exception {
+    String one = TORCHRUN.replace("LOCAL_WORLD_SIZE=2", "LOCAL_WORLD_SIZE=4");
+    try (Launch first = launch(one + SECRET, 0);
+        Launch second = launch(one + SECRET, 1)) {
+      UniqueId id = first.uniqueId(Backend.HOST);
+      assertFalse(Rendezvous.isOverNetwork(id));
+      assertEquals(id, second.uniqueId(Backend.HOST));
+    }
   }
 
   @Test

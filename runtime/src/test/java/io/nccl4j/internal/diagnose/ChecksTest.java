@@ -13,8 +13,10 @@ import io.nccl4j.diagnose.Diagnosis.Check;
 import io.nccl4j.diagnose.Diagnosis.Status;
 import io.nccl4j.diagnose.SharedMemorySegment;
 import io.nccl4j.diagnose.SharedMemorySegment.Use;
+import io.nccl4j.internal.machine.LocalAddress;
 import io.nccl4j.internal.machine.MachineFiles;
 import java.io.IOException;
+import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -141,6 +143,89 @@ class ChecksTest {
     write("/sys/fs/cgroup/memory.max", "1000000");
     write("/sys/fs/cgroup/memory.current", "0");
     assertEquals(Status.WARN, find(system(false, 0), "memory limit").status());
+  }
+
+  // ---- several machines
+
+  private List<Check> network(String problem, Map<String, String> environment) {
+    FeatureInfo feature =
+        new FeatureInfo(Feature.NETWORK_RANKS, problem.isEmpty(), "Netty", problem);
+    BackendInfo host =
+        new BackendInfo(Backend.HOST, "", "", List.of(), List.of(), List.of(feature), List.of());
+    return new NetworkChecks(new MachineFiles(root, environment), host, () -> "no libpmix").run();
+  }
+
+  @ParameterizedTest(name = "{0}, NCCL4J_NETWORK={1}")
+  @CsvSource({
+    "'', '', OK, ranks may be on several machines",
+    "'', netty, OK, ranks may be on several machines",
+    "it is missing, netty, WARN, it is missing; all ranks must be on one machine add Netty",
+    "it is missing, off, OK, off by NCCL4J_NETWORK: all ranks must be on one machine"
+  })
+  void theNetworkIsJudged(String problem, String wanted, Status status, String words) {
+    Check check = find(network(problem, Map.of("NCCL4J_NETWORK", wanted)), "network");
+    assertEquals(status, check.status(), check::toString);
+    assertEquals(words, (check.found() + " " + check.remedy()).strip());
+  }
+
+  @ParameterizedTest(name = "{0}")
+  @CsvSource({
+    "127.0.0.1, WARN, 127.0.0.1 (lo): only this machine reaches it",
+    "lo, WARN, (lo): only this machine reaches it",
+    "nowhere0, FAIL, NCCL4J_NETWORK_INTERFACE is 'nowhere0' and no interface of",
+    "203.0.113.255/32, FAIL, NCCL4J_NETWORK_INTERFACE is '203.0.113.255/32' and no interface of"
+  })
+  void theInterfaceIsJudged(String wanted, Status status, String words) {
+    Check check = find(network("", Map.of("NCCL4J_NETWORK_INTERFACE", wanted)), "network address");
+    assertEquals(status, check.status(), check::toString);
+    assertTrue(check.found().replace(",", "").contains(words), check::toString);
+    assertTrue(!check.remedy().isEmpty(), check::toString);
+  }
+
+  @Test
+  void withoutAnInterfaceTheDefaultRoutesCounts() {
+    Check check = find(network("", Map.of()), "network address");
+    InetAddress address = LocalAddress.ofDefaultRoute();
+    assertEquals(Status.OK, check.status());
+    assertTrue(
+        check
+            .found()
+            .startsWith(
+                address.isLoopbackAddress()
+                    ? "none that other machines reach"
+                    : address.getHostAddress() + " ("),
+        check::toString);
+  }
+
+  @Test
+  void congestionControlIsJudged() throws IOException {
+    String file = "/proc/sys/net/ipv4/tcp_congestion_control";
+    assertEquals("not known", find(network("", Map.of()), "congestion control").found());
+    write(file, "cubic\n");
+    assertEquals(Status.OK, find(network("", Map.of()), "congestion control").status());
+    write(file, "bbr\n");
+    Check slow = find(network("", Map.of()), "congestion control");
+    assertEquals(Status.WARN, slow.status());
+    assertEquals("as root: sysctl -w net.ipv4.tcp_congestion_control=cubic", slow.remedy());
+    write("/.dockerenv", "");
+    assertEquals(
+        "start the container with docker run --sysctl net.ipv4.tcp_congestion_control=cubic",
+        find(network("", Map.of()), "congestion control").remedy());
+  }
+
+  @Test
+  void libpmixCountsWhereALauncherHasIt() {
+    assertTrue(network("", Map.of()).stream().noneMatch(one -> one.name().equals("libpmix")));
+    Map<String, String> launched = Map.of("PMIX_NAMESPACE", "x");
+    Check missing = find(network("", launched), "libpmix");
+    assertEquals(Status.WARN, missing.status());
+    assertTrue(missing.found().startsWith("no libpmix; "), missing::toString);
+    assertTrue(missing.remedy().contains("NCCL4J_PMIX_LIBRARY"), missing::toString);
+    BackendInfo nothing =
+        new BackendInfo(Backend.HOST, "", "", List.of(), List.of(), List.of(), List.of());
+    List<Check> found =
+        new NetworkChecks(new MachineFiles(root, launched), nothing, () -> "").run();
+    assertEquals(Status.OK, find(found, "libpmix").status());
   }
 
   // ---- GPUs

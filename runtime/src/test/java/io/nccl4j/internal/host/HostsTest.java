@@ -9,6 +9,7 @@ import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
@@ -87,6 +88,23 @@ class HostsTest {
       assertEquals(Integer.toString(victim), words[2], all);
       double millis = (Long.parseLong(words[0]) - start) / 1e6;
       assertTrue(millis < WORST_MILLIS, all + ": " + millis + " ms");
+    }
+  }
+
+  @Test
+  void communicatorsSayWhichRanksShareAHost() throws Exception {
+    join();
+    tell("hosts");
+    for (String answer : answers("hosts")) {
+      assertEquals(
+          List.of("[[0, 1], [2, 3]]", "[[0], [1]]", "[[0, 1]]"),
+          Pattern.compile("ranks=(\\[\\[.*?]]), network=")
+              .matcher(answer)
+              .results()
+              .map(found -> found.group(1))
+              .toList());
+      assertEquals(2, answer.split("network=netty \\(TCP\\)", -1).length - 1, answer);
+      assertTrue(answer.endsWith("network=, networkInterface=, address=]"), answer);
     }
   }
 

@@ -34,6 +34,7 @@ import java.util.concurrent.CompletableFuture;
  * sum COUNT SALT         summed WRONG | failed …: one sum, see LateRankTest
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
  * warm ITERATIONS        warm: a warm-up with everything, see warmUp
+ * hosts                  hosts …: which ranks share a host, and what is between them
  * splits COUNT           split: one communicator after the other
  * churn COUNT            churned …: communicators split and closed at once; what went wrong
  * split COLOR            split | failed …
@@ -104,6 +105,7 @@ final class RankMain {
         communicator.warmUp(warmUp(Integer.parseInt(words[1])));
         yield "warm";
       }
+      case "hosts" -> "hosts " + hosts();
       case "splits" -> {
         splits(communicator, stream, Integer.parseInt(words[1]));
         yield "split";
@@ -132,6 +134,19 @@ final class RankMain {
       }
       default -> throw new IllegalArgumentException(words[0]);
     };
+  }
+
+  /** Of the communicator, of one split off that spans the hosts, and of one that does not. */
+  private String hosts() {
+    try (Communicator odd = communicator.split(communicator.rank() % 2, 0);
+        Communicator half =
+            communicator.split(communicator.hosts().orElseThrow().hostOf(communicator.rank()), 0)) {
+      return communicator.hosts().orElseThrow()
+          + " "
+          + odd.hosts().orElseThrow()
+          + " "
+          + half.hosts().orElseThrow();
+    }
   }
 
   private String same() {

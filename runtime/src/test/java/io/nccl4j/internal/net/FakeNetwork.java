@@ -3,6 +3,7 @@ package io.nccl4j.internal.net;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -38,6 +39,16 @@ public final class FakeNetwork implements Network {
   public FakeNetwork(long seed, boolean movesAtPolls) {
     this.movesAtPolls = movesAtPolls;
     random = new Random(seed);
+  }
+
+  @Override
+  public String name() {
+    return "memory";
+  }
+
+  @Override
+  public InetAddress address() {
+    return InetAddress.getLoopbackAddress();
   }
 
   @Override

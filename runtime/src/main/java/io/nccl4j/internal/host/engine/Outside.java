@@ -1,5 +1,6 @@
 package io.nccl4j.internal.host.engine;
 
+import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.schedule.Wording;
@@ -60,6 +61,9 @@ public abstract class Outside {
    * @param wording names the communicator
    */
   public abstract void begin(MemoryBook.Account account, Wording wording, Own own);
+
+  /** Which ranks are on which host, and what is between them. Any thread. */
+  public abstract CommunicatorHosts hosts();
 
   /** Opens a port for a communicator that is being split off. */
   public abstract Offer offer();

@@ -7,12 +7,14 @@ import io.nccl4j.internal.net.NetworkProvider;
 
 /** Finds out whether Netty is there. Loading this class does not need it. */
 public final class NettyProvider implements NetworkProvider {
+  static final String NAME = "netty";
+
   /** For the service loader. */
   public NettyProvider() {}
 
   @Override
   public String name() {
-    return "netty";
+    return NAME;
   }
 
   @Override
