@@ -40,7 +40,7 @@ final class NettyPortTest extends PortContract {
    * What the JDK's selector, asked now and then, leaves for each message; this project adds
    * nothing.
    */
-  private static final long SELECTOR_BYTES = 16;
+  private static final long SELECTOR_BYTES = 80;
 
   private static final long PATIENCE_NANOS = 20_000_000_000L;
 
