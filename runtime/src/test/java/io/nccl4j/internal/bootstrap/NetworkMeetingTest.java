@@ -462,6 +462,27 @@ class NetworkMeetingTest {
   }
 
   @Test
+  void otherSecurity() throws Exception {
+    NetworkId id = newId();
+    List<Rank<List<byte[]>>> ranks = new ArrayList<>();
+    for (String security : List.of("auth", "tls")) {
+      int rank = ranks.size();
+      ranks.add(
+          Rank.start(
+                  () ->
+                      connect(id, rank, LONG)
+                          .join(joiner(rank, 2).withSecurity(security), new byte[0]))
+              .await("answer"));
+    }
+    for (Rank<?> rank : ranks) {
+      contains(
+          failure(InvalidUsageException.class, rank),
+          "NCCL4J_NETWORK_SECURITY is tls for rank 1",
+          ", auth for rank 0");
+    }
+  }
+
+  @Test
   void otherBuilds() throws Exception {
     NetworkId id = newId();
     Rank<List<byte[]>> first = waiting(id, 0, 2);

@@ -9,6 +9,7 @@ import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.Objects;
 import java.util.UUID;
 import org.apache.logging.log4j.LogManager;
@@ -40,6 +41,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final NettyPort port;
   private final Channel channel;
   private final Handshake handshake;
+  private final @Nullable TlsStream tls;
   private final Destination destination = new Destination();
   private final long since = System.nanoTime();
   private final @Nullable Peer dialed;
@@ -52,11 +54,18 @@ final class Connection extends ChannelInboundHandlerAdapter {
   /**
    * A connection that has said nothing yet.
    *
+   * @param tls what it goes through; null if that is nothing
    * @param dialed whom this end has dialed; null if it was dialed
    */
-  Connection(NettyPort port, Channel channel, NetworkConfig config, @Nullable Peer dialed) {
+  Connection(
+      NettyPort port,
+      Channel channel,
+      NetworkConfig config,
+      @Nullable TlsStream tls,
+      @Nullable Peer dialed) {
     this.port = port;
     this.channel = channel;
+    this.tls = tls;
     this.dialed = dialed;
     handshake = new Handshake(config);
     stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
@@ -86,8 +95,21 @@ final class Connection extends ChannelInboundHandlerAdapter {
   @Override
   public void channelActive(ChannelHandlerContext context) {
     if (dialed != null) {
-      say(handshake.hello(port.id(), dialed.address.id()));
+      if (isWith(dialed)) {
+        say(handshake.hello(port.id(), dialed.address.id()));
+      } else {
+        lose("what listens there has another certificate than its address says");
+      }
     }
+  }
+
+  /** Whether the other end has the certificate of this peer; without TLS there is none. */
+  boolean isWith(Peer other) {
+    boolean is = tls == null || Arrays.equals(tls.fingerprint(), other.address.fingerprint());
+    if (!is) {
+      LOG.warn("{} has another certificate than peer {}", channel.remoteAddress(), other.number);
+    }
+    return is;
   }
 
   private void handshake(ByteBuf in) {
@@ -182,6 +204,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   /** Whether the system has taken all that was sent. */
   boolean isFlushed() {
+    if (tls != null && !tls.isFlushed()) {
+      return false;
+    }
     return channel.unsafe().outboundBuffer() == null || channel.unsafe().outboundBuffer().isEmpty();
   }
 
