@@ -155,10 +155,10 @@ public final class SpanJoin implements SpanProvider {
     }
   }
 
-  /** The lowest rank of each host makes it. */
+  /** The lowest rank of each host makes it. What all share passes through the network. */
   private static UniqueId idOfHost(NetworkMeeting meeting, Hosts hosts, int rank) {
     int leader = hosts.leader(hosts.of(rank));
-    byte[] own = leader == rank ? Rendezvous.createUniqueId() : new byte[0];
-    return UniqueId.ofBytes(meeting.share(own).get(leader));
+    byte[] own = leader == rank ? meeting.hide(Rendezvous.createUniqueId()) : new byte[0];
+    return UniqueId.ofBytes(meeting.hide(meeting.share(own).get(leader)));
   }
 }
