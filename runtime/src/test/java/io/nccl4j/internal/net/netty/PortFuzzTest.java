@@ -31,6 +31,7 @@ import java.util.Random;
 import java.util.UUID;
 import java.util.function.BooleanSupplier;
 import javax.net.ssl.SSLEngine;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
@@ -124,6 +125,7 @@ final class PortFuzzTest {
     private final MemorySegment memory;
     private int peers = 1;
     private int friendly;
+    private @Nullable String broken;
 
     Target(
         NetworkConfig config, Port port, Port friend, ServerSocket listener, MemorySegment memory) {
@@ -136,7 +138,15 @@ final class PortFuzzTest {
     }
 
     private void poll() {
-      port.poll((peer, tag, from, offset, bytes) -> friendly += peer == FRIEND ? 1 : 0);
+      port.poll(this::landed);
+      assertNull(broken);
+    }
+
+    private void landed(int peer, long tag, MemorySegment from, long offset, long bytes) {
+      if (bytes < 0 || bytes > Port.SMALL_BYTES || offset + bytes > from.byteSize()) {
+        broken = "a message of " + bytes + " B at " + offset + " of peer " + peer;
+      }
+      friendly += peer == FRIEND ? 1 : 0;
     }
 
     private void pollUntil(String what, BooleanSupplier done) {
@@ -317,7 +327,8 @@ final class PortFuzzTest {
     /** A header that promises more than follows, or less than nothing. */
     private static byte[] lengthAlone(Random random) {
       byte[] header = frame(random.nextBoolean() ? SMALL : DATA | 3, 0, FrameBuffer.MESSAGE);
-      ByteBuffer.wrap(header).order(ByteOrder.LITTLE_ENDIAN).putInt(Long.BYTES, random.nextInt());
+      int length = random.nextBoolean() ? random.nextInt() : -random.nextInt(32);
+      ByteBuffer.wrap(header).order(ByteOrder.LITTLE_ENDIAN).putInt(Long.BYTES, length);
       return header;
     }
 
