@@ -4,7 +4,9 @@ module io.nccl4j.runtime {
   requires jdk.jfr;
   requires org.apache.logging.log4j;
   requires static io.netty.buffer;
+  requires static io.netty.codec;
   requires static io.netty.common;
+  requires static io.netty.handler;
   requires static io.netty.transport;
   requires static transitive org.jspecify;
 

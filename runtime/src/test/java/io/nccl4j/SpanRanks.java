@@ -4,6 +4,7 @@ import io.nccl4j.internal.host.HostSpan;
 import io.nccl4j.internal.net.FakeNetwork;
 import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.NetworkProvider;
 import io.nccl4j.internal.net.Port;
 import io.nccl4j.internal.span.Hosts;
@@ -73,7 +74,7 @@ public final class SpanRanks {
   }
 
   /** TCP connections over loopback. */
-  public static Network netty() {
+  public static Network netty(Security security) {
     return ServiceLoader.load(NetworkProvider.class).stream()
         .map(ServiceLoader.Provider::get)
         .filter(provider -> provider.name().equals("netty"))
@@ -85,6 +86,7 @@ public final class SpanRanks {
                 UUID.randomUUID().toString().getBytes(StandardCharsets.US_ASCII),
                 InetAddress.getLoopbackAddress(),
                 NetworkConfig.PortRange.ANY,
-                Duration.ofSeconds(5)));
+                Duration.ofSeconds(5),
+                security));
   }
 }

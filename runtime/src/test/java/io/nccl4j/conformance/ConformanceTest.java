@@ -43,7 +43,8 @@ class ConformanceTest {
     "THREADS, 1 0 2 0 1, memory",
     "ONE_THREAD, 0 1 2 3 4 5 6 7, memory",
     "THREADS, 0 0 1 1, netty",
-    "ONE_THREAD, 1 0 2 0 1, netty"
+    "ONE_THREAD, 1 0 2 0 1, netty",
+    "THREADS, 0 0 1 1, tls"
   })
   @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
   void sampleOverHosts(RankLayout layout, String hosts, String network) throws Exception {
@@ -75,10 +76,10 @@ class ConformanceTest {
 
   @Tag("process")
   @ParameterizedTest(name = "{0}, {1} ranks")
-  @CsvSource({"PROCESSES,2", "PROCESSES,3", "PROCESSES,4", "MIXED,4", "HOSTS,4"})
+  @CsvSource({"PROCESSES,2", "PROCESSES,3", "PROCESSES,4", "MIXED,4", "HOSTS,4", "TLS,4"})
   @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
   void sampleInProcesses(RankLayout layout, int nranks) throws Exception {
-    if (layout == RankLayout.HOSTS) {
+    if (layout.isOverHosts()) {
       TestBackend.requireHost("cuda leaves the way between hosts to NCCL");
     }
     assertNone(ProcessRanks.run(layout, nranks, false, 60));

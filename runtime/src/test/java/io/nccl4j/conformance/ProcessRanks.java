@@ -78,7 +78,7 @@ final class ProcessRanks {
   private static int runFrom(
       int start, RankLayout layout, int nranks, boolean all, int seconds, List<String> failures)
       throws Exception {
-    boolean hosts = layout == RankLayout.HOSTS;
+    boolean hosts = layout.isOverHosts();
     UniqueId.Reach reach = hosts ? UniqueId.Reach.NETWORK : UniqueId.Reach.MACHINE;
     String id = UniqueId.create(TestBackend.BACKEND, reach).toString();
     int ranksOfProcess = layout == RankLayout.MIXED ? nranks / 2 : 1;
@@ -98,6 +98,9 @@ final class ProcessRanks {
         builder.environment().put(ID, id);
         if (hosts) {
           builder.environment().put("NCCL4J_HOSTID", Integer.toString(2 * first / nranks));
+        }
+        if (layout == RankLayout.TLS) {
+          builder.environment().put("NCCL4J_NETWORK_SECURITY", "tls");
         }
         children.add(new Child(builder.start(), failures, agreed));
       }

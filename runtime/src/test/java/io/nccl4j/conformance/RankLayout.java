@@ -26,13 +26,19 @@ enum RankLayout {
   /** Two processes with half of the ranks as threads each. */
   MIXED,
   /** A process each, which takes those of the other half for processes of another host. */
-  HOSTS;
+  HOSTS,
+  /** The same, through TLS. */
+  TLS;
 
   /** After so many failures the rest is not worth waiting for. */
   static final int MAX_FAILURES = 8;
 
   boolean inProcess() {
-    return this != PROCESSES && this != MIXED && this != HOSTS;
+    return this != PROCESSES && this != MIXED && !isOverHosts();
+  }
+
+  boolean isOverHosts() {
+    return this == HOSTS || this == TLS;
   }
 
   /**

@@ -12,6 +12,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.SpanRanks;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.cuda.StandIn;
+import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.property.Seed;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -45,7 +46,7 @@ final class TestBackend {
   /** The hosts of the ranks, a pattern that goes on: 0,0,1,1 for example. One host without it. */
   private static final String HOSTS = System.getProperty("nccl4j.test.hosts", "0");
 
-  /** How hosts reach each other: memory or netty. */
+  /** How hosts reach each other: memory, netty or tls, which is netty, too. */
   private static final String NETWORK = System.getProperty("nccl4j.test.network", "memory");
 
   /** Fails what hangs long before a test's own time is over. */
@@ -127,7 +128,8 @@ final class TestBackend {
         config,
         switch (network) {
           case "memory" -> SpanRanks.inMemory(SEED);
-          case "netty" -> SpanRanks.netty();
+          case "netty" -> SpanRanks.netty(Security.AUTH);
+          case "tls" -> SpanRanks.netty(Security.TLS);
           default -> throw new IllegalArgumentException(network);
         });
   }

@@ -275,6 +275,19 @@ final class Gathering {
           seat + " and " + first + " lay out shared memory differently",
           "use the same nccl4j jars and the same configuration in all processes");
     }
+    if (!joiner.security().equals(first.joiner().security())) {
+      return Failure.usage(
+          seat.rank(),
+          "NCCL4J_NETWORK_SECURITY is "
+              + joiner.security()
+              + " for "
+              + seat
+              + ", "
+              + first.joiner().security()
+              + " for "
+              + first,
+          "give all processes the same value");
+    }
     return processContradiction(seat);
   }
 

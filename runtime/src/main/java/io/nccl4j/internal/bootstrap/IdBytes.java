@@ -6,6 +6,7 @@ import io.nccl4j.UniqueId;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.UUID;
 import java.util.zip.CRC32;
 
@@ -25,6 +26,8 @@ final class IdBytes {
   static final int SECRET_BYTES = 32;
 
   private static final byte[] MAGIC = "NCCL4J".getBytes(StandardCharsets.US_ASCII);
+  private static final int NAME = 8;
+  private static final int SECRET = 24;
   private static final int CHECKED_BYTES = UniqueId.BYTES - Integer.BYTES;
 
   private IdBytes() {}
@@ -75,6 +78,23 @@ final class IdBytes {
     byte[] bytes = id.array();
     id.putInt(CHECKED_BYTES, checksum(bytes));
     return bytes;
+  }
+
+  /**
+   * An id whose secret, and all behind it, only those can read who know a key. What is hidden twice
+   * is as it was. Each id is hidden by bytes of its own, since its random name is part of them.
+   */
+  static byte[] hide(byte[] id, byte[] key) {
+    byte[] hidden = id.clone();
+    // Something shorter is no id, which its reader says.
+    for (int at = SECRET; at < hidden.length; at += SECRET_BYTES) {
+      String name = HexFormat.of().formatHex(id, NAME, SECRET);
+      byte[] pad = Session.hash(key, "id " + name + " from " + at);
+      for (int i = 0; i < Math.min(pad.length, hidden.length - at); i++) {
+        hidden[at + i] ^= pad[i];
+      }
+    }
+    return hidden;
   }
 
   private static int checksum(byte[] bytes) {

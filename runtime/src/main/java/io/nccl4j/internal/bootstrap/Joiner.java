@@ -16,6 +16,7 @@ import java.util.UUID;
  * @param restriction why the heap cannot be shared; empty if it can
  * @param controlOffset where in rank 0's heap the communicator's control block lies, in bytes; -1
  *     for all other ranks
+ * @param security what protects data between hosts, the same for all ranks; empty on one machine
  */
 public record Joiner(
     int rank,
@@ -25,7 +26,8 @@ public record Joiner(
     int heapFd,
     long heapBytes,
     String restriction,
-    long controlOffset) {
+    long controlOffset,
+    String security) {
   /** Most ranks of a rendezvous. */
   static final int MAX_RANKS = 4096;
 
@@ -38,7 +40,13 @@ public record Joiner(
       int heapFd,
       long heapBytes,
       long controlOffset) {
-    this(rank, nranks, process, layoutHash, heapFd, heapBytes, "", controlOffset);
+    this(rank, nranks, process, layoutHash, heapFd, heapBytes, "", controlOffset, "");
+  }
+
+  /** The same rank, which will talk to ranks of other hosts. */
+  public Joiner withSecurity(String security) {
+    return new Joiner(
+        rank, nranks, process, layoutHash, heapFd, heapBytes, restriction, controlOffset, security);
   }
 
   /**

@@ -199,6 +199,11 @@ public final class NetworkMeeting implements AutoCloseable {
     return Session.hash(id.secret(), purpose);
   }
 
+  /** A unique id that only its ranks can read, or such a one made readable again. */
+  public byte[] hide(byte[] uniqueId) {
+    return IdBytes.hide(uniqueId, id.secret());
+  }
+
   /**
    * What ranks have in common that can meet at a local socket: the machine and its last start, the
    * network namespace, the user, and the address on the way to the rendezvous, which tells machines

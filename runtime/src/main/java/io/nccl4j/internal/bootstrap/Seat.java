@@ -27,9 +27,11 @@ record Seat(
   private static final int MAX_BUILD_BYTES = 64;
   private static final int MAX_HOST_BYTES = 64;
   private static final int MAX_RESTRICTION_BYTES = 512;
+  private static final int MAX_SECURITY_BYTES = 16;
 
   /** Bytes of the longest encoded seat. */
-  static final int MAX_BYTES = 128 + MAX_BUILD_BYTES + MAX_RESTRICTION_BYTES + MAX_HOST_BYTES;
+  static final int MAX_BYTES =
+      128 + MAX_BUILD_BYTES + MAX_RESTRICTION_BYTES + MAX_HOST_BYTES + MAX_SECURITY_BYTES;
 
   /** The seat of a rank of this process. */
   static Seat here(Joiner joiner) {
@@ -51,7 +53,8 @@ record Seat(
             -1,
             joiner.heapBytes(),
             joiner.restriction(),
-            joiner.controlOffset()),
+            joiner.controlOffset(),
+            joiner.security()),
         shareable,
         Place.HERE.pids(),
         Place.HERE.pid(),
@@ -93,9 +96,14 @@ record Seat(
     byte[] why = joiner.restriction().getBytes(StandardCharsets.UTF_8);
     int length = Math.min(why.length, MAX_RESTRICTION_BYTES);
     out.putShort((short) length).put(why, 0, length);
-    byte[] name = host.getBytes(StandardCharsets.UTF_8);
-    int bytes = Math.min(name.length, MAX_HOST_BYTES);
-    out.put((byte) bytes).put(name, 0, bytes);
+    putShort(out, host, MAX_HOST_BYTES);
+    putShort(out, joiner.security(), MAX_SECURITY_BYTES);
+  }
+
+  private static void putShort(ByteBuffer out, String text, int most) {
+    byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(bytes.length, most);
+    out.put((byte) length).put(bytes, 0, length);
   }
 
   /** Reads a seat; throws RuntimeException if it is malformed. */
@@ -116,9 +124,19 @@ record Seat(
     in.get(why);
     byte[] host = new byte[in.get()];
     in.get(host);
+    byte[] security = new byte[in.get()];
+    in.get(security);
     Joiner joiner =
         new Joiner(
-            rank, nranks, process, layout, -1, heapBytes, Failures.printable(why), controlOffset);
+            rank,
+            nranks,
+            process,
+            layout,
+            -1,
+            heapBytes,
+            Failures.printable(why),
+            controlOffset,
+            Failures.printable(security));
     joiner.check();
     return new Seat(
         joiner,

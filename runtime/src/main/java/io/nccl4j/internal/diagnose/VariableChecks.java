@@ -29,6 +29,7 @@ final class VariableChecks {
           "NCCL4J_NETWORK",
           "NCCL4J_NETWORK_INTERFACE",
           "NCCL4J_NETWORK_PORTS",
+          "NCCL4J_NETWORK_SECURITY",
           "NCCL4J_NRANKS",
           "NCCL4J_PMIX_LIBRARY",
           "NCCL4J_PROCS_CHILD",

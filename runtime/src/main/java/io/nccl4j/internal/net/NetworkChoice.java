@@ -4,16 +4,19 @@ import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
+import io.nccl4j.internal.net.NetworkConfig.Security;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.ServiceLoader;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Which engine carries bytes between machines, and at which ports, as the environment says. */
+/** Which engine carries bytes between machines, where and how safely, as the environment says. */
 public final class NetworkChoice {
   private static final String NETWORK = "NCCL4J_NETWORK";
   private static final String PORTS = "NCCL4J_NETWORK_PORTS";
+  private static final String SECURITY = "NCCL4J_NETWORK_SECURITY";
   private static final String AUTO = "auto";
   private static final String OFF = "off";
   private static final Pattern RANGE = Pattern.compile("(\\d{1,5})(?:-(\\d{1,5}))?");
@@ -77,6 +80,26 @@ public final class NetworkChoice {
       throw (InvalidArgumentException) wrongPorts(text).causedBy(e);
     }
     throw wrongPorts(text);
+  }
+
+  /**
+   * What protects what goes over the network.
+   *
+   * @throws InvalidArgumentException if it is none of those there are
+   */
+  public static Security security(Map<String, String> environment) {
+    String text = environment.getOrDefault(SECURITY, "").strip();
+    if (text.isEmpty()) {
+      return Security.AUTH;
+    }
+    return Arrays.stream(Security.values())
+        .filter(one -> one.toString().equals(text))
+        .findFirst()
+        .orElseThrow(
+            () ->
+                new InvalidArgumentException(
+                    SECURITY + " is '" + text + "'",
+                    "use " + Security.AUTH + ", the default, or " + Security.TLS));
   }
 
   private static InvalidArgumentException wrongPorts(String text) {

@@ -2,6 +2,7 @@ package io.nccl4j.internal.net;
 
 import java.net.InetAddress;
 import java.time.Duration;
+import java.util.Locale;
 import java.util.UUID;
 
 /**
@@ -12,9 +13,15 @@ import java.util.UUID;
  * @param local the address to listen at
  * @param ports the TCP ports to listen at
  * @param connectTimeout how long a connection may take to be made and proved
+ * @param security what protects what goes over connections
  */
 public record NetworkConfig(
-    UUID job, byte[] secret, InetAddress local, PortRange ports, Duration connectTimeout) {
+    UUID job,
+    byte[] secret,
+    InetAddress local,
+    PortRange ports,
+    Duration connectTimeout,
+    Security security) {
   /** Least bytes of a secret. */
   public static final int SECRET_BYTES = 16;
 
@@ -36,7 +43,21 @@ public record NetworkConfig(
   /** Says nothing of the secret. */
   @Override
   public String toString() {
-    return "job " + job + " at " + local.getHostAddress() + ", ports " + ports;
+    return "job " + job + " at " + local.getHostAddress() + ", ports " + ports + ", " + security;
+  }
+
+  /** What protects what goes over connections. */
+  public enum Security {
+    /** Both ends prove that they know the secret; data is neither encrypted nor signed. */
+    AUTH,
+    /** TLS 1.3 in addition, with certificates that the ranks have told each other. */
+    TLS;
+
+    /** As in settings and messages. */
+    @Override
+    public String toString() {
+      return name().toLowerCase(Locale.ROOT);
+    }
   }
 
   /**

@@ -14,6 +14,7 @@ import io.nccl4j.internal.machine.LocalAddress;
 import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkChoice;
 import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.Port;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
@@ -91,6 +92,7 @@ public final class SpanJoin implements SpanProvider {
   private static Communicator join(
       NetworkMeeting meeting, Device device, int nranks, int rank, CommunicatorConfig config) {
     Map<String, String> environment = System.getenv();
+    Security security = NetworkChoice.security(environment);
     InetAddress address = LocalAddress.wanted(environment).orElseGet(meeting::local);
     Network network =
         NetworkChoice.provider(environment)
@@ -100,11 +102,12 @@ public final class SpanJoin implements SpanProvider {
                     meeting.secretFor("network"),
                     address,
                     NetworkChoice.ports(environment),
-                    config.initTimeout()));
+                    config.initTimeout(),
+                    security));
     Port port = network.newPort();
     Span span = null;
     try {
-      Joiner joiner = HostSpan.joiner(rank, nranks);
+      Joiner joiner = HostSpan.joiner(rank, nranks).withSecurity(security.toString());
       byte[] key = meeting.hostKey(joiner.process());
       List<Brought> all = new ArrayList<>();
       for (byte[] one : meeting.join(joiner, Brought.encode(key, address, port.address()))) {
@@ -152,10 +155,10 @@ public final class SpanJoin implements SpanProvider {
     }
   }
 
-  /** The lowest rank of each host makes it. */
+  /** The lowest rank of each host makes it. What all share passes through the network. */
   private static UniqueId idOfHost(NetworkMeeting meeting, Hosts hosts, int rank) {
     int leader = hosts.leader(hosts.of(rank));
-    byte[] own = leader == rank ? Rendezvous.createUniqueId() : new byte[0];
-    return UniqueId.ofBytes(meeting.share(own).get(leader));
+    byte[] own = leader == rank ? meeting.hide(Rendezvous.createUniqueId()) : new byte[0];
+    return UniqueId.ofBytes(meeting.hide(meeting.share(own).get(leader)));
   }
 }

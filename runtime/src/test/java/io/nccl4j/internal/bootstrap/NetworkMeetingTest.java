@@ -8,7 +8,10 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
 import io.nccl4j.DeadlineException;
+import io.nccl4j.Device;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
@@ -458,6 +461,27 @@ class NetworkMeetingTest {
     Rank<List<byte[]>> second = waiting(id, 0, 2);
     for (Rank<?> rank : List.of(first, second)) {
       contains(failure(InvalidUsageException.class, rank), "joins 2", "joins 3");
+    }
+  }
+
+  @Test
+  void otherSecurity() throws Exception {
+    NetworkId id = newId();
+    List<Rank<List<byte[]>>> ranks = new ArrayList<>();
+    for (String security : List.of("auth", "tls")) {
+      int rank = ranks.size();
+      ranks.add(
+          Rank.start(
+                  () ->
+                      connect(id, rank, LONG)
+                          .join(joiner(rank, 2).withSecurity(security), new byte[0]))
+              .await("answer"));
+    }
+    for (Rank<?> rank : ranks) {
+      contains(
+          failure(InvalidUsageException.class, rank),
+          "NCCL4J_NETWORK_SECURITY is tls for rank 1",
+          ", auth for rank 0");
     }
   }
 
@@ -966,6 +990,37 @@ class NetworkMeetingTest {
       raw.sendSealed(Session.SHARE, new byte[BytesTable.MAX_BYTES + 1]);
       contains(failure(PeerFailedException.class, other), "rank 1", "its connection broke");
     }
+  }
+
+  /** The id by which the ranks of a host meet goes through the network, too. */
+  @Test
+  void whoReadsAlongLearnsNoSecret() throws Exception {
+    NetworkId id = newId();
+    Meddler meddler = new Meddler(id, true, -1);
+    List<Callable<Boolean>> ranks = new ArrayList<>();
+    for (int i = 0; i < 2; i++) {
+      int rank = i;
+      ranks.add(
+          () -> {
+            Device device = Device.get(Backend.HOST, 0);
+            UniqueId tapped = meddler.id().toUniqueId();
+            Communicator.initRank(device, 2, tapped, rank).close();
+            return true;
+          });
+    }
+    Ranks.run(ranks);
+    byte[] heard = meddler.down.toByteArray();
+    int at = new String(heard, StandardCharsets.ISO_8859_1).indexOf("NCCL4J");
+    assertTrue(at > 0, "the id of the host");
+    byte[] idOfHost = Arrays.copyOfRange(heard, at, at + UniqueId.BYTES);
+    assertEquals(RendezvousId.VERSION, IdBytes.version(idOfHost));
+    contains(
+        assertThrows(InvalidArgumentException.class, () -> RendezvousId.parse(idOfHost)),
+        "damaged");
+    // Who knows the secret of all ranks reads it, and nobody else.
+    assertTrue(RendezvousId.parse(IdBytes.hide(idOfHost, id.secret())).ownedHere());
+    byte[] guessed = IdBytes.hide(idOfHost, new byte[id.secret().length]);
+    assertThrows(InvalidArgumentException.class, () -> RendezvousId.parse(guessed));
   }
 
   @Test

@@ -8,6 +8,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
+import io.nccl4j.internal.net.NetworkConfig.Security;
 import java.util.Map;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -54,6 +55,22 @@ class NetworkChoiceTest {
         InvalidUsageException.class,
         "the ranks are on several hosts, and NCCL4J_NETWORK is off; unset NCCL4J_NETWORK",
         () -> provider("off"));
+  }
+
+  @ParameterizedTest
+  @CsvSource({"auth, AUTH", "' tls ', TLS", "'', AUTH"})
+  void whatProtectsIsUnderstood(String text, Security security) {
+    assertEquals(security, NetworkChoice.security(Map.of("NCCL4J_NETWORK_SECURITY", text)));
+    assertEquals(Security.AUTH, NetworkChoice.security(Map.of()));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"TLS", "trusted", "none", "tls,auth"})
+  void whatProtectsNothingIsNamed(String text) {
+    fails(
+        InvalidArgumentException.class,
+        "NCCL4J_NETWORK_SECURITY is '" + text + "'; use auth, the default, or tls",
+        () -> NetworkChoice.security(Map.of("NCCL4J_NETWORK_SECURITY", text)));
   }
 
   @ParameterizedTest

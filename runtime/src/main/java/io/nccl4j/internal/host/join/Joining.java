@@ -175,7 +175,8 @@ public final class Joining<W extends Work> {
         heap.fd(),
         heap.size(),
         heap.restriction(),
-        handle);
+        handle,
+        "");
   }
 
   /** What can be refused to it when all have come. */

@@ -11,6 +11,7 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOutboundBuffer;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.Objects;
 import java.util.UUID;
 import org.apache.logging.log4j.LogManager;
@@ -42,6 +43,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final NettyPort port;
   private final Channel channel;
   private final Handshake handshake;
+  private final @Nullable TlsStream tls;
   private final Destination destination = new Destination();
   private final FrameBuffer frames = new FrameBuffer();
   private final long since = System.nanoTime();
@@ -56,11 +58,18 @@ final class Connection extends ChannelInboundHandlerAdapter {
   /**
    * A connection that has said nothing yet.
    *
+   * @param tls what it goes through; null if that is nothing
    * @param dialed whom this end has dialed; null if it was dialed
    */
-  Connection(NettyPort port, Channel channel, NetworkConfig config, @Nullable Peer dialed) {
+  Connection(
+      NettyPort port,
+      Channel channel,
+      NetworkConfig config,
+      @Nullable TlsStream tls,
+      @Nullable Peer dialed) {
     this.port = port;
     this.channel = channel;
+    this.tls = tls;
     this.dialed = dialed;
     handshake = new Handshake(config);
     stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
@@ -90,8 +99,21 @@ final class Connection extends ChannelInboundHandlerAdapter {
   @Override
   public void channelActive(ChannelHandlerContext context) {
     if (dialed != null) {
-      say(handshake.hello(port.id(), dialed.address.id()));
+      if (isWith(dialed)) {
+        say(handshake.hello(port.id(), dialed.address.id()));
+      } else {
+        lose("what listens there has another certificate than its address says");
+      }
     }
+  }
+
+  /** Whether the other end has the certificate of this peer; without TLS there is none. */
+  boolean isWith(Peer other) {
+    boolean is = tls == null || Arrays.equals(tls.fingerprint(), other.address.fingerprint());
+    if (!is) {
+      LOG.warn("{} has another certificate than peer {}", channel.remoteAddress(), other.number);
+    }
+    return is;
   }
 
   private void handshake(ByteBuf in) {
@@ -224,8 +246,11 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   /** Whether the system has taken all that was sent. */
   boolean isFlushed() {
+    if (isUnflushed || tls != null && !tls.isFlushed()) {
+      return false;
+    }
     ChannelOutboundBuffer unsent = channel.unsafe().outboundBuffer();
-    return !isUnflushed && (unsent == null || unsent.isEmpty());
+    return unsent == null || unsent.isEmpty();
   }
 
   /** Says that nothing follows. */

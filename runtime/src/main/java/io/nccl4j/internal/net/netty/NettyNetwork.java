@@ -2,22 +2,31 @@ package io.nccl4j.internal.net.netty;
 
 import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.Port;
 import java.net.InetAddress;
+import org.jspecify.annotations.Nullable;
 
 /** Makes ports; they share nothing but the job's settings. */
 final class NettyNetwork implements Network {
   private final NetworkConfig config;
+  private final @Nullable TlsIdentity identity;
 
   NettyNetwork(NetworkConfig config) {
     // Netty is found missing here, not when the first rank joins.
     OwnedLoop.requireNetty();
     this.config = config;
+    if (config.security() == Security.TLS) {
+      TlsStream.requireHandler();
+      identity = TlsIdentity.create();
+    } else {
+      identity = null;
+    }
   }
 
   @Override
   public String name() {
-    return NettyProvider.NAME + " (TCP)";
+    return NettyProvider.NAME + (identity == null ? " (TCP)" : " (TCP, TLS)");
   }
 
   @Override
@@ -27,7 +36,7 @@ final class NettyNetwork implements Network {
 
   @Override
   public Port newPort() {
-    return new NettyPort(config);
+    return new NettyPort(config, identity);
   }
 
   @Override

@@ -34,6 +34,10 @@ final class NettyPort implements Port {
 
   private final UUID id = UUID.randomUUID();
   private final NetworkConfig config;
+
+  /** Null without TLS. */
+  private final @Nullable TlsIdentity identity;
+
   private final OwnedLoop loop = new OwnedLoop();
   private final Channel listener;
   private final byte[] address;
@@ -55,19 +59,24 @@ final class NettyPort implements Port {
   private int failures;
   private boolean isClosed;
 
-  NettyPort(NetworkConfig config) {
+  NettyPort(NetworkConfig config, @Nullable TlsIdentity identity) {
     this.config = config;
+    this.identity = identity;
     Channel bound = null;
     try {
       bound = listen(config.ports());
       InetSocketAddress at = (InetSocketAddress) bound.localAddress();
-      address = new PortAddress(id, at).toBytes();
+      address = new PortAddress(id, at, fingerprint()).toBytes();
       listener = bound;
     } finally {
       if (bound == null) {
         loop.end();
       }
     }
+  }
+
+  private byte[] fingerprint() {
+    return identity == null ? new byte[0] : identity.fingerprint();
   }
 
   private Channel listen(PortRange range) {
@@ -113,10 +122,15 @@ final class NettyPort implements Port {
 
   /** Makes a channel one of this port's connections; {@code to} is null if it was dialed. */
   private Connection adopt(NioSocketChannel channel, @Nullable Peer to) {
-    Connection connection = new Connection(this, channel, config, to);
+    TlsStream tls = identity == null ? null : new TlsStream(identity.engine(to != null));
+    Connection connection = new Connection(this, channel, config, tls, to);
     channel.config().setOption(ChannelOption.TCP_NODELAY, true);
-    channel.config().setRecvByteBufAllocator(connection.destination());
     channel.config().setAllocator(PooledByteBufAllocator.DEFAULT);
+    if (tls == null) {
+      channel.config().setRecvByteBufAllocator(connection.destination());
+    } else {
+      tls.join(channel.pipeline(), connection.destination());
+    }
     channel.pipeline().addLast(connection);
     strangers.add(connection);
     ChannelFuture ignored = loop.adopt(channel);
@@ -156,7 +170,7 @@ final class NettyPort implements Port {
 
   /** Both ends may have dialed: the connection of the port with the lower id counts. */
   private void settle(Connection connection, Peer peer) {
-    if (peer.error() != null) {
+    if (peer.error() != null || !connection.isWith(peer)) {
       connection.drop();
     } else if (peer.open() != null
         || peer.dialing() != null && id.compareTo(peer.address.id()) < 0) {
@@ -239,6 +253,15 @@ final class NettyPort implements Port {
       throw new IllegalArgumentException("peer " + peer + " has an address already");
     }
     Peer added = new Peer(peer, PortAddress.of(peerAddress));
+    if (added.address.fingerprint().length != fingerprint().length) {
+      throw new InvalidArgumentException(
+          "the address of peer "
+              + peer
+              + " is one "
+              + (identity == null ? "with" : "without")
+              + " TLS, this port is not",
+          "give all processes the same NCCL4J_NETWORK_SECURITY");
+    }
     peers.set(peer, added);
     for (Connection connection : List.copyOf(strangers)) {
       if (added.address.id().equals(connection.provedId())) {

@@ -3,6 +3,7 @@ package io.nccl4j.internal.net.netty;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.NetworkProvider;
 
 /** Finds out whether Netty is there. Loading this class does not need it. */
@@ -25,7 +26,9 @@ public final class NettyProvider implements NetworkProvider {
       BackendUnavailableException missing =
           new BackendUnavailableException(
               "the network needs Netty 4.2, and " + e.getMessage() + " is missing",
-              "add io.netty:netty-transport to the class path or module path");
+              "add io.netty:netty-"
+                  + (config.security() == Security.TLS ? "handler" : "transport")
+                  + " to the class path or module path");
       missing.initCause(e);
       throw missing;
     }
