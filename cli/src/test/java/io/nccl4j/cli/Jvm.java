@@ -16,7 +16,15 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
 
   static Jvm start(Path folder, String name, Map<String, String> environment, String line)
       throws IOException {
-    List<String> command = command(line);
+    return start(folder, name, environment, List.of(), line);
+  }
+
+  /** Lets another command start it. */
+  static Jvm start(
+      Path folder, String name, Map<String, String> environment, List<String> by, String line)
+      throws IOException {
+    List<String> command = new ArrayList<>(by);
+    command.addAll(command(line));
     Path out = folder.resolve(name + ".out");
     Path err = folder.resolve(name + ".err");
     ProcessBuilder builder =
