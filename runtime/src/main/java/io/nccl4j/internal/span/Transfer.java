@@ -22,6 +22,9 @@ final class Transfer {
   /** All is done. */
   static final int DONE = 5;
 
+  /** Its peer is gone: it never ends. */
+  static final int LOST = 6;
+
   final Link link;
   final boolean sends;
   int state;
@@ -37,8 +40,11 @@ final class Transfer {
   long call;
   int elementBytes;
 
-  /** Of a large one: the receiver has asked for the data. */
+  /** Of a large send: the receiver has asked for its next part. */
   boolean asked;
+
+  /** Bytes of a large one that were sent, or asked for. */
+  long moved;
 
   /** The port's. */
   long request;

@@ -17,8 +17,8 @@ import org.jspecify.annotations.Nullable;
  * <p><b>Small</b> ones go at once, and are kept by the receiver where its receive has not begun. A
  * sender is at most {@link #SLOTS} transfers and {@link Link#EARLY_BYTES} ahead of the receives
  * that it knows to have begun there, so that there is room for them. <b>Large</b> ones go straight
- * to their place when the receiver asks for them, which it does when its receive begins; unless it
- * has asked already, the sender announces them, so that it can compare.
+ * to their place, part by part, when the receiver asks for them, which it does when its receive
+ * begins; unless it has asked already, the sender announces them, so that it can compare.
  *
  * <p>All of it belongs to the owner of the port. Nothing waits, and nothing is allocated once two
  * ranks have talked.
@@ -37,6 +37,9 @@ final class Wire implements Port.Landing {
 
   /** Most bytes that are sent without having been asked for. */
   static final int EAGER_BYTES = 16 << 10;
+
+  /** Most bytes of a large one that are asked for, and sent, at once: ports have a limit. */
+  private static final long PART_BYTES = 1 << 30;
 
   /** Most transfers under way between two ranks, in a lane and direction; a power of two. */
   static final int SLOTS = 16;
@@ -220,6 +223,7 @@ final class Wire implements Port.Landing {
   void begin(Transfer t) {
     Link link = t.link;
     t.asked = false;
+    t.moved = 0;
     t.request = Port.NONE;
     if (t.sends) {
       t.seq = ++link.sent;
@@ -277,7 +281,8 @@ final class Wire implements Port.Landing {
       case Transfer.ANNOUNCED -> sendData(t);
       case Transfer.SENDING -> {
         if (isOver(t)) {
-          t.state = Transfer.DONE;
+          t.state = t.moved == t.bytes ? Transfer.DONE : Transfer.ANNOUNCED;
+          sendData(t);
         }
       }
       case Transfer.EXPECTED -> receive(t);
@@ -288,10 +293,15 @@ final class Wire implements Port.Landing {
 
   private boolean isOver(Transfer t) {
     if (t.request != Port.NONE) {
-      if (port.state(t.request) != Port.COMPLETE) {
+      int state = port.state(t.request);
+      if (state == Port.PENDING) {
         return false;
       }
       t.request = Port.NONE;
+      if (state == Port.FAILED) {
+        t.state = Transfer.LOST;
+        return false;
+      }
     }
     return true;
   }
@@ -320,8 +330,11 @@ final class Wire implements Port.Landing {
 
   private void sendData(Transfer t) {
     if (t.state == Transfer.ANNOUNCED && t.asked) {
+      t.asked = false;
+      long part = Math.min(PART_BYTES, t.bytes - t.moved);
       t.request =
-          port.send(t.link.peer, tag(Port.DATA, t.link, t.seq), t.memory, t.offset, t.bytes);
+          port.send(t.link.peer, tag(Port.DATA, t.link, t.seq), t.memory, t.offset + t.moved, part);
+      t.moved += part;
       t.state = Transfer.SENDING;
     }
   }
@@ -330,16 +343,27 @@ final class Wire implements Port.Landing {
     if (t.isSmall()) {
       return;
     }
-    if (!t.asked) {
-      Link link = t.link;
-      t.request = port.receive(link.peer, tag(Port.DATA, link, t.seq), t.memory, t.offset, t.bytes);
-      t.asked = true;
-      write(t);
-      post(link, REQUEST, t.seq);
+    if (t.moved == 0) {
+      ask(t);
     }
-    if (isOver(t)) {
-      t.state = Transfer.DONE;
+    while (isOver(t)) {
+      if (t.moved == t.bytes) {
+        t.state = Transfer.DONE;
+        return;
+      }
+      ask(t);
     }
+  }
+
+  /** Asks for the next part of a large one. */
+  private void ask(Transfer t) {
+    Link link = t.link;
+    long part = Math.min(PART_BYTES, t.bytes - t.moved);
+    t.request =
+        port.receive(link.peer, tag(Port.DATA, link, t.seq), t.memory, t.offset + t.moved, part);
+    t.moved += part;
+    write(t);
+    post(link, REQUEST, t.seq);
   }
 
   /** Tells the peer how many receives have begun, where nothing else does. */
