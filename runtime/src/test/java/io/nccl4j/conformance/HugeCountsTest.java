@@ -35,7 +35,7 @@ class HugeCountsTest {
   }
 
   private static byte value(long i, int rank) {
-    return (byte) (i / STRIDE * 31 + rank * 7 + 1);
+    return (byte) (i / STRIDE * 31 + rank * 7L + 1);
   }
 
   private static void fill(DeviceBuffer buffer, int rank) {
