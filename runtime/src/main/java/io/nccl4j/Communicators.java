@@ -128,11 +128,13 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
   /** The failing rank comes first: the others learn from it whose failure it is. */
   private void abort(Communicator failed, Throwable e) {
     failed.abort(e);
+    // What ended it may have begun elsewhere: those who have not heard of that are not misled.
+    List<Integer> began = e instanceof NcclException known ? known.failedRanks() : List.of();
     NcclException reason =
         new AbortedException(
                 "rank " + failed.rank() + "'s task ended with " + e,
                 "see that exception",
-                List.of(failed.rank()))
+                began.isEmpty() ? List.of(failed.rank()) : began)
             .causedBy(e);
     // It may have closed its communicator before, and be heard by nobody.
     ranks.forEach(other -> other.abort(reason));
