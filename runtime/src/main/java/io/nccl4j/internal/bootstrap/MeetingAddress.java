@@ -112,7 +112,7 @@ record MeetingAddress(String host, int port, byte[] secret, String variable) {
   }
 
   /**
-   * The id of one of the job's rendezvous here.
+   * The id of one of the rendezvous that the job holds at this address.
    *
    * @param job what tells it from others with this secret
    * @param rank that asks

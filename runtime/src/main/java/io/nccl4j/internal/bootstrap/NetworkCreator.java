@@ -207,7 +207,7 @@ final class NetworkCreator {
   private void end(Served one) {
     one.end();
     synchronized (CREATORS) {
-      // Its id may be served anew meanwhile.
+      // The same id may be served again by now.
       served.remove(one.id.name(), one);
       if (served.isEmpty()) {
         close();

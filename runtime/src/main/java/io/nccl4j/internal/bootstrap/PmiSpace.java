@@ -105,7 +105,7 @@ final class PmiSpace implements JobSpace {
         byte[] bytes = DescriptorIo.read(fd, READ_BYTES);
         if (bytes.length == 0) {
           throw new SystemErrorException(
-              "the launcher has ended", "see what it says; it ends its processes, too");
+              "the launcher has ended", "see its output; it ends its processes, too");
         }
         unread.append(new String(bytes, StandardCharsets.US_ASCII));
       }

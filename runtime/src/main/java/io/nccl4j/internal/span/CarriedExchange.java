@@ -143,7 +143,7 @@ final class CarriedExchange {
       receivesInputs = receivesInputs && receiveInputs(window, w, engine);
       receivesResults = receivesResults && receiveResult(window, w, engine);
       sendsInputs = sendsInputs && sendInputs(window, w, engine);
-      moved |= window.inputs.advance(wire);
+      moved |= window.inputs.underWay.advance(wire);
       if (!window.isFolded && canFold(window)) {
         fold(window, w, engine);
         window.isFolded = true;
@@ -151,7 +151,7 @@ final class CarriedExchange {
         // A carry goes on at once.
         sendsInputs = sendsInputs && sendInputs(window, w, engine);
       }
-      moved |= window.results.advance(wire);
+      moved |= window.results.underWay.advance(wire);
       if (window.isFolded && !window.isSpread && window.results.isHere()) {
         if (window.results.receives > 0) {
           int targets = targets(window, w, engine);
@@ -165,8 +165,9 @@ final class CarriedExchange {
         if (window.isOver()) {
           finished++;
         } else {
-          int peer = window.inputs.waitsFor();
-          w.blockedOn = peer >= 0 ? peer : window.results.waitsFor();
+          w.blockedOn = -1;
+          window.results.underWay.noteWaiting(w);
+          window.inputs.underWay.noteWaiting(w);
         }
       }
     }

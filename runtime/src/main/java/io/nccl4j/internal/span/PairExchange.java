@@ -4,7 +4,6 @@ import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.memory.HostBuffer;
-import org.jspecify.annotations.Nullable;
 
 /**
  * A collective in which a rank has a block of its own for, or from, each other one: each carries
@@ -15,8 +14,7 @@ final class PairExchange {
   private final Wire wire;
   private final int rank;
   private final int nranks;
-  private final @Nullable Transfer[] underWay;
-  private int count;
+  private final Transfers underWay;
   private long begun;
 
   PairExchange(Span span, Wire wire, int rank, int nranks) {
@@ -24,7 +22,7 @@ final class PairExchange {
     this.wire = wire;
     this.rank = rank;
     this.nranks = nranks;
-    underWay = new Transfer[2 * nranks];
+    underWay = new Transfers(2 * nranks);
   }
 
   /** As {@link io.nccl4j.internal.host.engine.Outside#move}. */
@@ -37,18 +35,9 @@ final class PairExchange {
     if (here != Step.DONE || !lastPiece) {
       return here;
     }
-    boolean moved = false;
-    for (int i = 0; i < count; ) {
-      Transfer t = underWay[i];
-      if (wire.isDone(t)) {
-        underWay[i] = underWay[--count];
-        moved = true;
-      } else {
-        w.blockedOn = t.link.peer;
-        i++;
-      }
-    }
-    return count == 0 ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
+    boolean moved = underWay.advance(wire);
+    underWay.noteWaiting(w);
+    return underWay.isEmpty() ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
   }
 
   private void begin(EngineWork w) {
@@ -82,6 +71,6 @@ final class PairExchange {
   private void begin(Transfer t, EngineWork w) {
     Span.sign(t, w);
     wire.begin(t);
-    underWay[count++] = t;
+    underWay.add(t);
   }
 }

@@ -16,8 +16,7 @@ final class ScalarExchange {
   private final MemorySegment memory;
   private final long start;
   private final long[] scalars;
-  private final Transfer[] underWay;
-  private int count;
+  private final Transfers underWay;
 
   /**
    * Of one rank.
@@ -33,7 +32,7 @@ final class ScalarExchange {
     memory = room.segment();
     start = room.offset();
     scalars = new long[hosts.nranks()];
-    underWay = new Transfer[2 * hosts.count()];
+    underWay = new Transfers(2 * hosts.count());
   }
 
   /** By rank, as {@link CollectiveEngine#scalar} has them, when {@link #isOver}. */
@@ -47,7 +46,6 @@ final class ScalarExchange {
       scalars[hosts.rank(host, i)] = engine.scalar(i);
       memory.set(LONG, start + (long) i * Long.BYTES, engine.scalar(i));
     }
-    count = 0;
     long next = start + (long) here * Long.BYTES;
     for (int h = 0; h < hosts.count(); h++) {
       if (h != host) {
@@ -66,24 +64,17 @@ final class ScalarExchange {
     t.bytes = bytes;
     Span.sign(t, w);
     wire.begin(t);
-    underWay[count++] = t;
+    underWay.add(t);
   }
 
   /** Whether all have come, or none are exchanged. */
   boolean isOver(EngineWork w) {
-    if (count == 0) {
+    if (underWay.isEmpty()) {
       return true;
     }
-    for (int i = 0; i < count; ) {
-      Transfer t = underWay[i];
-      if (wire.isDone(t)) {
-        underWay[i] = underWay[--count];
-      } else {
-        w.blockedOn = t.link.peer;
-        i++;
-      }
-    }
-    if (count > 0) {
+    boolean ignored = underWay.advance(wire);
+    underWay.noteWaiting(w);
+    if (!underWay.isEmpty()) {
       return false;
     }
     long next = start + (long) hosts.size(host) * Long.BYTES;

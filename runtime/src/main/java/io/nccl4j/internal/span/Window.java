@@ -63,9 +63,7 @@ final class Window {
 
   /** Transfers of a window that follow each other in each direction. */
   static final class Leg {
-    private final Transfer[] underWay;
-    private int count;
-    private int missing;
+    final Transfers underWay;
 
     /** How many receives and sends have begun; whether those are all. */
     int receives;
@@ -75,7 +73,7 @@ final class Window {
     boolean isSending;
 
     private Leg(int most) {
-      underWay = new Transfer[most];
+      underWay = new Transfers(most);
     }
 
     private void begin() {
@@ -86,44 +84,22 @@ final class Window {
     }
 
     void add(Transfer t) {
-      underWay[count++] = t;
+      underWay.add(t);
       if (t.sends) {
         sends++;
       } else {
         receives++;
-        missing++;
       }
     }
 
     /** Whether all that it receives has come. */
     boolean isHere() {
-      return isReceiving && missing == 0;
+      return isReceiving && !underWay.hasReceives();
     }
 
     /** Whether that has, and all that it sends has left. */
     boolean isOver() {
-      return isReceiving && isSending && count == 0;
-    }
-
-    /** Gets on with what is under way; whether some of it is done now. */
-    boolean advance(Wire wire) {
-      boolean moved = false;
-      for (int i = 0; i < count; ) {
-        Transfer t = underWay[i];
-        if (wire.isDone(t)) {
-          missing -= t.sends ? 0 : 1;
-          underWay[i] = underWay[--count];
-          moved = true;
-        } else {
-          i++;
-        }
-      }
-      return moved;
-    }
-
-    /** A rank that it waits for; −1 if it waits for none. */
-    int waitsFor() {
-      return count == 0 ? -1 : underWay[count - 1].link.peer;
+      return isReceiving && isSending && underWay.isEmpty();
     }
   }
 }

@@ -29,9 +29,7 @@ public final class Kernels {
         }
       };
 
-  /**
-   * Made when first asked for: making all takes longer than a program waits gladly at its start.
-   */
+  /** Made when first asked for: making all of them would delay a program's start. */
   private static final @Nullable FoldKernel[][] KERNELS =
       new FoldKernel[DataType.values().length][ReduceOp.Kind.values().length];
 
