@@ -25,7 +25,8 @@ module io.nccl4j.runtime {
   provides io.nccl4j.internal.host.SpanProvider with
       io.nccl4j.internal.span.SpanJoin;
   provides io.nccl4j.internal.net.NetworkProvider with
-      io.nccl4j.internal.net.netty.NettyProvider;
+      io.nccl4j.internal.net.netty.NettyProvider,
+      io.nccl4j.internal.net.ucx.UcxProvider;
   provides io.nccl4j.internal.spi.BackendProvider with
       io.nccl4j.internal.cuda.CudaProvider,
       io.nccl4j.internal.host.HostProvider;

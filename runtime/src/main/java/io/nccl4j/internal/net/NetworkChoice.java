@@ -99,7 +99,12 @@ public final class NetworkChoice {
             () ->
                 new InvalidArgumentException(
                     SECURITY + " is '" + text + "'",
-                    "use " + Security.AUTH + ", the default, or " + Security.TLS));
+                    "use "
+                        + Security.AUTH
+                        + ", the default, "
+                        + Security.TLS
+                        + " or "
+                        + Security.TRUSTED));
   }
 
   private static InvalidArgumentException wrongPorts(String text) {

@@ -51,7 +51,12 @@ public record NetworkConfig(
     /** Both ends prove that they know the secret; data is neither encrypted nor signed. */
     AUTH,
     /** TLS 1.3 in addition, with certificates that the ranks have told each other. */
-    TLS;
+    TLS,
+    /**
+     * The user answers for all who reach this network: engines may be used that ask nobody who they
+     * are. Others do what they do for {@link #AUTH}.
+     */
+    TRUSTED;
 
     /** As in settings and messages. */
     @Override
