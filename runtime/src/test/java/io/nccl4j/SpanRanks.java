@@ -73,11 +73,11 @@ public final class SpanRanks {
     return new FakeNetwork(seed, true);
   }
 
-  /** TCP connections over loopback. */
-  public static Network netty(Security security) {
+  /** An engine over loopback. */
+  public static Network network(String name, Security security) {
     return ServiceLoader.load(NetworkProvider.class).stream()
         .map(ServiceLoader.Provider::get)
-        .filter(provider -> provider.name().equals("netty"))
+        .filter(provider -> provider.name().equals(name))
         .findFirst()
         .orElseThrow()
         .open(

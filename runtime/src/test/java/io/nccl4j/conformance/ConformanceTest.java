@@ -44,11 +44,14 @@ class ConformanceTest {
     "ONE_THREAD, 0 1 2 3 4 5 6 7, memory",
     "THREADS, 0 0 1 1, netty",
     "ONE_THREAD, 1 0 2 0 1, netty",
-    "THREADS, 0 0 1 1, tls"
+    "THREADS, 0 0 1 1, tls",
+    "THREADS, 0 0 1 1, ucx",
+    "ONE_THREAD, 1 0 2 0 1, ucx"
   })
   @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
   void sampleOverHosts(RankLayout layout, String hosts, String network) throws Exception {
     TestBackend.requireHost("cuda leaves the way between hosts to NCCL");
+    TestBackend.requireNetwork(network);
     int[] hostOf = Arrays.stream(hosts.split(" ")).mapToInt(Integer::parseInt).toArray();
     assertNone(
         layout.run(
@@ -62,11 +65,13 @@ class ConformanceTest {
     "ONE_THREAD, 0 0 1 1, memory",
     "THREADS, 0 1 1 2 2 2, memory",
     "THREADS, 1 0 2 0 1, memory",
-    "THREADS, 0 0 0 1 1, netty"
+    "THREADS, 0 0 0 1 1, netty",
+    "THREADS, 0 0 0 1 1, ucx"
   })
   @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
   void largeOverHosts(RankLayout layout, String hosts, String network) throws Exception {
     TestBackend.requireHost("cuda leaves the way between hosts to NCCL");
+    TestBackend.requireNetwork(network);
     int[] hostOf = Arrays.stream(hosts.split(" ")).mapToInt(Integer::parseInt).toArray();
     assertNone(
         layout.run(
@@ -76,11 +81,12 @@ class ConformanceTest {
 
   @Tag("process")
   @ParameterizedTest(name = "{0}, {1} ranks")
-  @CsvSource({"PROCESSES,2", "PROCESSES,3", "PROCESSES,4", "MIXED,4", "HOSTS,4", "TLS,4"})
+  @CsvSource({"PROCESSES,2", "PROCESSES,3", "PROCESSES,4", "MIXED,4", "HOSTS,4", "TLS,4", "UCX,4"})
   @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
   void sampleInProcesses(RankLayout layout, int nranks) throws Exception {
     if (layout.isOverHosts()) {
       TestBackend.requireHost("cuda leaves the way between hosts to NCCL");
+      TestBackend.requireNetwork(layout == RankLayout.UCX ? "ucx" : "netty");
     }
     assertNone(ProcessRanks.run(layout, nranks, false, 60));
   }

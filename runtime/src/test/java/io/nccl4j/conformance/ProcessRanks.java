@@ -102,6 +102,10 @@ final class ProcessRanks {
         if (layout == RankLayout.TLS) {
           builder.environment().put("NCCL4J_NETWORK_SECURITY", "tls");
         }
+        if (layout == RankLayout.UCX) {
+          builder.environment().put("NCCL4J_NETWORK_SECURITY", "trusted");
+          builder.environment().put("NCCL4J_NETWORK", "ucx");
+        }
         children.add(new Child(builder.start(), failures, agreed));
       }
       long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);

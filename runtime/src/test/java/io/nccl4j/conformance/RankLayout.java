@@ -28,7 +28,9 @@ enum RankLayout {
   /** A process each, which takes those of the other half for processes of another host. */
   HOSTS,
   /** The same, through TLS. */
-  TLS;
+  TLS,
+  /** The same, on UCX. */
+  UCX;
 
   /** After so many failures the rest is not worth waiting for. */
   static final int MAX_FAILURES = 8;
@@ -38,7 +40,7 @@ enum RankLayout {
   }
 
   boolean isOverHosts() {
-    return this == HOSTS || this == TLS;
+    return this == HOSTS || this == TLS || this == UCX;
   }
 
   /**

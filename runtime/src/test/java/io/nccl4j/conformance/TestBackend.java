@@ -10,6 +10,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.SpanRanks;
+import io.nccl4j.bindings.Ucp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.cuda.StandIn;
 import io.nccl4j.internal.net.NetworkConfig.Security;
@@ -46,7 +47,7 @@ final class TestBackend {
   /** The hosts of the ranks, a pattern that goes on: 0,0,1,1 for example. One host without it. */
   private static final String HOSTS = System.getProperty("nccl4j.test.hosts", "0");
 
-  /** How hosts reach each other: memory, netty or tls, which is netty, too. */
+  /** How hosts reach each other: memory, netty, tls, which is netty, too, or ucx. */
   private static final String NETWORK = System.getProperty("nccl4j.test.network", "memory");
 
   /** Fails what hangs long before a test's own time is over. */
@@ -128,8 +129,9 @@ final class TestBackend {
         config,
         switch (network) {
           case "memory" -> SpanRanks.inMemory(SEED);
-          case "netty" -> SpanRanks.netty(Security.AUTH);
-          case "tls" -> SpanRanks.netty(Security.TLS);
+          case "netty" -> SpanRanks.network("netty", Security.AUTH);
+          case "tls" -> SpanRanks.network("netty", Security.TLS);
+          case "ucx" -> SpanRanks.network("ucx", Security.TRUSTED);
           default -> throw new IllegalArgumentException(network);
         });
   }
@@ -159,6 +161,12 @@ final class TestBackend {
   /** Skips a test, saying so, of what only the host engine promises. */
   static void requireHost(String reason) {
     Assumptions.assumeTrue(BACKEND == Backend.HOST, reason);
+  }
+
+  /** Skips a test, saying so, of an engine that this machine does not have. */
+  static void requireNetwork(String network) {
+    String reason = network.equals("ucx") ? Ucp.unavailableReason() : "";
+    Assumptions.assumeTrue(reason.isEmpty(), reason);
   }
 
   /**

@@ -39,8 +39,15 @@ final class UcxPort implements Port, UcpWorker.Listener {
   /** Most bytes that are kept of ports that have no number yet. */
   private static final long EARLY_BYTES = 1 << 20;
 
-  /** How long a farewell may take to leave. */
-  private static final long FAREWELL_NANOS = 20_000_000;
+  /**
+   * How long a port that closes waits for its peers to hear it. UCX drops what a peer has not read
+   * of a connection that has ended, so who says why it goes must not go at once. Peers that nobody
+   * polls are polled by their daemon, some ten times in this time.
+   */
+  private static final long FAREWELL_NANOS = 100_000_000;
+
+  /** How long UCX may take to close its endpoints, which it does at once. */
+  private static final long CLOSE_NANOS = 1_000_000_000;
 
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -90,6 +97,9 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private long flushing = UcxPeer.NONE;
   private boolean hasSent;
   private boolean isClosed;
+
+  /** Nothing that comes concerns anybody any more. */
+  private boolean hasEnded;
 
   UcxPort(Ucp context, Duration connectTimeout) {
     this.context = context;
@@ -375,7 +385,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   @Override
   public void arrived(long header, long headerBytes, long data, long bytes) {
-    if (headerBytes != UcxHeader.BYTES) {
+    if (hasEnded || headerBytes != UcxHeader.BYTES) {
       return;
     }
     UcxPeer from = sender(UcxHeader.sender(header));
@@ -389,7 +399,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
   @Override
   public boolean announced(long header, long headerBytes, long descriptor, long bytes) {
     UcxPeer from =
-        headerBytes == UcxHeader.BYTES ? sender(UcxHeader.sender(header)) : null;
+        !hasEnded && headerBytes == UcxHeader.BYTES ? sender(UcxHeader.sender(header)) : null;
     if (from == null || !isNext(from, UcxHeader.number(header))) {
       return false;
     }
@@ -493,9 +503,13 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   @Override
   public void failed(long of, byte status) {
-    UcxPeer peer = peers.get((int) of);
+    UcxPeer peer = hasEnded ? null : peers.get((int) of);
     if (peer != null) {
-      failed(peer, "its connection has ended: " + Ucp.text(status));
+      failed(
+          peer,
+          "its connection has ended: its process died, or its machine is out of reach ("
+              + Ucp.text(status)
+              + ")");
     }
   }
 
@@ -646,10 +660,6 @@ final class UcxPort implements Port, UcpWorker.Listener {
   public boolean isFlushed() {
     own();
     flushAll();
-    return hasAllLeft();
-  }
-
-  private boolean hasAllLeft() {
     if (flushing == UcxPeer.NONE && hasSent) {
       hasSent = false;
       flushing = worker.flush();
@@ -684,18 +694,17 @@ final class UcxPort implements Port, UcpWorker.Listener {
       flushAll();
       bidFarewell();
     }
+    hasEnded = true;
     for (UcxPeer peer : peers) {
       if (peer != null && peer.error() == null) {
         end(peer, "this port is closed");
       }
     }
-    progressUntilDone(this::areClosed);
+    progressUntilDone(this::areClosed, CLOSE_NANOS);
     UcpWorker.free(flushing);
     connecting.forEach(peer -> UcpWorker.free(peer.connecting));
     leaving.forEach(frame -> UcpWorker.free(frame.request));
-    worker.close();
-    context.close();
-    arena.close();
+    ClosedWorkers.add(worker, context, arena);
   }
 
   private void bidFarewell() {
@@ -707,8 +716,18 @@ final class UcxPort implements Port, UcpWorker.Listener {
             worker.send(peer.endpoint, last.header, UcxHeader.BYTES, 0, 0, UcpWorker.EAGER));
       }
     }
-    hasSent = true;
-    progressUntilDone(this::hasAllLeft);
+    progressUntilDone(this::isAlone, FAREWELL_NANOS);
+  }
+
+  /** Whether all peers have heard the farewell, to which they close their endpoint, or failed. */
+  private boolean isAlone() {
+    closing.removeIf(this::hasClosed);
+    for (UcxPeer peer : peers) {
+      if (peer != null && peer.error() == null && peer.endpoint != UcxPeer.NONE) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private boolean areClosed() {
@@ -717,11 +736,14 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   /** Gives UCX a moment: no peer can hold up a port that closes. */
-  private void progressUntilDone(BooleanSupplier done) {
+  private void progressUntilDone(BooleanSupplier done, long nanos) {
     long start = System.nanoTime();
-    while (!done.getAsBoolean() && System.nanoTime() - start < FAREWELL_NANOS) {
-      int ignored = worker.progress();
+    while (!done.getAsBoolean() && System.nanoTime() - start < nanos) {
+      int progress = worker.progress();
       startReceives();
+      if (progress == 0) {
+        Thread.onSpinWait();
+      }
     }
   }
 
