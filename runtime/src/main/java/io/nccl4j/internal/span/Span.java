@@ -45,6 +45,10 @@ import org.jspecify.annotations.Nullable;
 public final class Span extends Outside {
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
+
+  /** A connection that breaks may lose what its peer said last: others of its host say it, too. */
+  private static final long REASON_NANOS = 30_000_000;
+
   private static final long ASKING_NANOS = 50_000;
 
   private final Hosts hosts;
@@ -88,6 +92,9 @@ public final class Span extends Outside {
   // By the owner.
   private @Nullable NcclException found;
   private int failures;
+
+  /** When a peer was lost that nobody was told of yet; 0 if there is none. */
+  private long lostAt;
 
   /**
    * A rank's way to the others.
@@ -248,7 +255,7 @@ public final class Span extends Outside {
     int peer = w.blockedOn;
     if (peer >= 0 && isElsewhere(peer)) {
       String ended = port.error(peer);
-      if (ended != null) {
+      if (ended != null && lostAt == 0) {
         if (cell.poll() > 0) {
           // What it sent before it ended may say why.
           return Step.MOVED;
@@ -286,10 +293,14 @@ public final class Span extends Outside {
 
   /** Whether one has been lost since the last look. */
   private boolean lookForLost() {
-    if (port.failures() == failures) {
+    if (port.failures() != failures) {
+      failures = port.failures();
+      lostAt = System.nanoTime() | 1;
+    }
+    if (lostAt == 0 || System.nanoTime() - lostAt < REASON_NANOS) {
       return false;
     }
-    failures = port.failures();
+    lostAt = 0;
     // What they sent before they ended may say why.
     int ignored = cell.poll();
     for (int k = 0; k < hosts.nranks() && found == null; k++) {

@@ -9,7 +9,7 @@ import java.util.List;
  * Two machines: two network namespaces, which a cable of their own connects. What runs in one
  * reaches the other only by TCP. Making them needs root and iproute2.
  */
-public final class TwoNamespaces implements AutoCloseable {
+public final class TwoNamespaces {
   /** An address that no machine has. */
   private static final String NOWHERE = "02:00:00:00:00:99";
 
@@ -41,7 +41,7 @@ public final class TwoNamespaces implements AutoCloseable {
       made = true;
     } finally {
       if (!made) {
-        close();
+        remove();
       }
     }
   }
@@ -104,8 +104,8 @@ public final class TwoNamespaces implements AutoCloseable {
     return said;
   }
 
-  @Override
-  public void close() throws InterruptedException {
+  /** Removes what there is of them. */
+  public void remove() throws InterruptedException {
     for (int machine = 0; machine < 2; machine++) {
       try {
         ip("netns del " + namespace(machine));

@@ -57,7 +57,7 @@ class CutLinkTest {
   @AfterAll
   static void disconnect() throws Exception {
     if (machines != null) {
-      machines.close();
+      machines.remove();
     }
   }
 

@@ -35,7 +35,7 @@ import java.util.concurrent.CompletableFuture;
  * little BYTES           little: budget of what is joined next
  * threads                threads | failed …: ranks that are threads, by initAll and by id
  * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
- * replay COUNT ROUNDS    replaying, then replayed WRONG | failed …: launches of one sum
+ * replay COUNT ROUNDS    replaying, replayed WRONG | failed …: launches of one sum
  * wait RANK              waiting, then failed …: a receive from a rank that sends nothing
  * sum COUNT SALT         summed WRONG | failed …: one sum, see LateRankTest
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds

@@ -13,6 +13,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.Relay;
 import io.nccl4j.internal.net.RelayedNetwork;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -64,7 +65,7 @@ final class RelayedRanks implements AutoCloseable {
 
   /** Closes the communicators that have failed first, since no rank waits for those. */
   @Override
-  public void close() throws Exception {
+  public void close() throws IOException {
     for (Communicator communicator : communicators) {
       if (communicator.state() != Communicator.State.READY) {
         communicator.close();
