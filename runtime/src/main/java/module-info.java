@@ -2,6 +2,7 @@
 module io.nccl4j.runtime {
   requires io.nccl4j.bindings;
   requires jdk.jfr;
+  requires jdk.net;
   requires org.apache.logging.log4j;
   requires static io.netty.buffer;
   requires static io.netty.codec;

@@ -54,6 +54,13 @@ public interface Port extends AutoCloseable {
   void addPeer(int peer, byte[] address);
 
   /**
+   * Watches a peer's machine from now on, at both ends: when it can no longer be reached the peer
+   * has failed some 3 s later, also while what was sent is still on its way. A peer that is merely
+   * slow, or stopped, has not failed. An engine that cannot do this does nothing.
+   */
+  void watch(int peer);
+
+  /**
    * Sends data. Its memory must not change before the request is done.
    *
    * @param tag its kind is {@link #DATA} or above

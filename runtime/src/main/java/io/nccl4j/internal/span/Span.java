@@ -45,6 +45,10 @@ import org.jspecify.annotations.Nullable;
 public final class Span extends Outside {
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
+
+  /** A connection that breaks may lose what its peer said last: others of its host say it, too. */
+  private static final long REASON_NANOS = 30_000_000;
+
   private static final long ASKING_NANOS = 50_000;
 
   private final Hosts hosts;
@@ -82,9 +86,15 @@ public final class Span extends Outside {
 
   private volatile boolean hasAsked;
 
+  /** Whoever asks has a reason to fail, and is better told by that than by who is gone by now. */
+  private volatile boolean isAsking;
+
   // By the owner.
   private @Nullable NcclException found;
   private int failures;
+
+  /** When a peer was lost that nobody was told of yet; 0 if there is none. */
+  private long lostAt;
 
   /**
    * A rank's way to the others.
@@ -109,7 +119,7 @@ public final class Span extends Outside {
       }
     }
     wire = new Wire(port, nranks, this::memory, new Events());
-    cell = new PortCell(port, wire, this::tellOthers);
+    cell = new PortCell(port, wire, this::atEnd);
     heard = new AtomicIntegerArray(hosts.count());
     pairs = new PairExchange(this, wire, rank, nranks);
   }
@@ -121,6 +131,11 @@ public final class Span extends Outside {
     own = of;
     if (hosts.place(rank) < WindowPlan.rails(hosts)) {
       carried = new CarriedExchange(this, wire, hosts, rank);
+    }
+    if (rank == hosts.leader(host)) {
+      for (int h = host + 1; h < hosts.count(); h++) {
+        port.watch(hosts.leader(h));
+      }
     }
     DAEMON.add(cell);
   }
@@ -240,7 +255,7 @@ public final class Span extends Outside {
     int peer = w.blockedOn;
     if (peer >= 0 && isElsewhere(peer)) {
       String ended = port.error(peer);
-      if (ended != null) {
+      if (ended != null && lostAt == 0) {
         if (cell.poll() > 0) {
           // What it sent before it ended may say why.
           return Step.MOVED;
@@ -270,20 +285,31 @@ public final class Span extends Outside {
   // ---- failure
 
   private void check() {
-    if (port.failures() != failures) {
-      failures = port.failures();
-      // What they sent before they ended may say why.
-      int ignored = cell.poll();
-      for (int k = 0; k < hosts.nranks() && found == null; k++) {
-        String ended = isElsewhere(k) ? port.error(k) : null;
-        if (ended != null) {
-          found = lost(k, ended);
-        }
-      }
-    }
+    lookForLost();
     if (found != null) {
       throw Failures.again(found);
     }
+  }
+
+  /** Whether one has been lost since the last look. */
+  private boolean lookForLost() {
+    if (port.failures() != failures) {
+      failures = port.failures();
+      lostAt = System.nanoTime() | 1;
+    }
+    if (lostAt == 0 || System.nanoTime() - lostAt < REASON_NANOS) {
+      return false;
+    }
+    lostAt = 0;
+    // What they sent before they ended may say why.
+    int ignored = cell.poll();
+    for (int k = 0; k < hosts.nranks() && found == null; k++) {
+      String ended = isElsewhere(k) ? port.error(k) : null;
+      if (ended != null) {
+        found = lost(k, ended);
+      }
+    }
+    return found != null;
   }
 
   private PeerFailedException lost(int k, String why) {
@@ -392,17 +418,34 @@ public final class Span extends Outside {
     }
   }
 
-  /** By the owner, the daemon too: at its end, or at the next one's. */
+  /** By each owner, the daemon too. */
+  private void atEnd() {
+    NcclException lost = !isClosed && !isAsking && lookForLost() ? found : null;
+    if (lost != null) {
+      // The ranks of this host may wait for others there than this rank, if it waits at all.
+      own.failUnlessClosed(lost);
+    }
+    tellOthers();
+  }
+
+  /**
+   * At an owner's end, or at the next one's. This rank may have failed because another one of its
+   * host did, whose own news may come later: whoever talks to this rank hears of both before it
+   * sees the port closed.
+   */
   private void tellOthers() {
     if (!untold || isClosed) {
       return;
     }
     untold = false;
     MemorySegment news = Arena.ofAuto().allocate(NEWS_BYTES);
-    own.say(rank, news, 0);
-    for (int h = 0; h < hosts.count(); h++) {
-      if (h != host) {
-        wire.tell(hosts.leader(h), rank, news);
+    for (int i = 0; i < hosts.size(host); i++) {
+      int local = hosts.rank(host, i);
+      own.say(local, news, 0);
+      for (int k = 0; k < hosts.nranks(); k++) {
+        if (isElsewhere(k) && (k == hosts.leader(hosts.of(k)) || wire.hasTalkedTo(k))) {
+          wire.tell(k, local, news);
+        }
       }
     }
   }
@@ -423,6 +466,7 @@ public final class Span extends Outside {
     if (owner == Thread.currentThread()) {
       return;
     }
+    isAsking = true;
     long start = System.nanoTime();
     boolean isOut = false;
     do {

@@ -520,6 +520,16 @@ final class Wire implements Port.Landing {
     port.post(peer, (long) NEWS << Port.KIND_SHIFT | of, news, 0, news.byteSize());
   }
 
+  /** Whether a transfer to or from a peer has begun, at either end. */
+  boolean hasTalkedTo(int peer) {
+    for (int lane = 0; lane < LANES; lane++) {
+      if (links[peer * LANES + lane] != null) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /** Asks a peer for news of its host. */
   void ask(int peer) {
     port.post(peer, (long) QUESTION << Port.KIND_SHIFT, MemorySegment.NULL, 0, 0);

@@ -56,6 +56,12 @@ public final class ChildJvm implements AutoCloseable {
         arguments);
   }
 
+  /** Starts a main class with native access by another command, such as one that enters a room. */
+  public static ChildJvm startInside(
+      List<String> command, Map<String, String> environment, Class<?> main, Object... arguments) {
+    return start(command, environment, List.of(NATIVE), main, arguments);
+  }
+
   /** Starts a main class with these options of the virtual machine. */
   public static ChildJvm start(List<String> options, Class<?> main, Object... arguments) {
     return start(List.of(), Map.of(), options, main, arguments);

@@ -7,6 +7,9 @@ import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Graph;
+import io.nccl4j.Launch;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
@@ -28,9 +31,12 @@ import java.util.concurrent.CompletableFuture;
  *
  * <pre>
  * join ID NRANKS RANK    joined | failed …
+ * launch                 joined | failed …: as the environment says
  * little BYTES           little: budget of what is joined next
  * threads                threads | failed …: ranks that are threads, by initAll and by id
  * loop COUNT             looping …, then failed …: sums of COUNT ints until something goes wrong
+ * replay COUNT ROUNDS    replaying, replayed WRONG | failed …: launches of one sum
+ * wait RANK              waiting, then failed …: a receive from a rank that sends nothing
  * sum COUNT SALT         summed WRONG | failed …: one sum, see LateRankTest
  * trials COUNT SALT      agreed HASH | failed …: every operation, buffers of mixed kinds
  * warm ITERATIONS        warm: a warm-up with everything, see warmUp
@@ -83,6 +89,13 @@ final class RankMain {
         join(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
         yield "joined";
       }
+      case "launch" -> {
+        Launch launch = Launch.detect().orElseThrow();
+        Device device = Device.get(Backend.HOST, launch.firstRank(1));
+        communicator = launch.initRank(device, config);
+        stream = device.newStream();
+        yield "joined";
+      }
       case "little" -> {
         config = HostRanks.patient().memoryBudget(Long.parseLong(words[1])).build();
         yield "little";
@@ -93,6 +106,13 @@ final class RankMain {
       }
       case "loop" -> {
         loop(Integer.parseInt(words[1]));
+        yield "never";
+      }
+      case "replay" -> {
+        yield "replayed " + replay(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+      }
+      case "wait" -> {
+        waitFor(Integer.parseInt(words[1]));
         yield "never";
       }
       case "sum" -> {
@@ -204,6 +224,44 @@ final class RankMain {
         }
       } finally {
         // What failed is dropped when the stream is closed; only then may the buffers go.
+        stream.close();
+      }
+    }
+  }
+
+  private int replay(int count, int rounds) {
+    int[] values = new int[count];
+    LateRankTest.fill(values, communicator.rank(), 1);
+    try (DeviceBuffer in = communicator.device().allocate(DataType.INT32, count);
+        DeviceBuffer out = communicator.device().allocate(DataType.INT32, count)) {
+      in.copyFrom(values);
+      stream.beginCapture();
+      communicator.allReduce(in, out, count, DataType.INT32, ReduceOp.SUM, stream);
+      try (Graph graph = stream.endCapture();
+          ExecutableGraph executable = graph.instantiate()) {
+        for (int i = 0; i < rounds; i++) {
+          executable.launch(stream);
+          stream.synchronize();
+          if (i == 20) {
+            System.out.println("replaying");
+          }
+        }
+      } catch (NcclException e) {
+        stream.close();
+        throw e;
+      }
+      out.copyTo(values);
+    }
+    return LateRankTest.wrong(values, communicator.nranks(), 1);
+  }
+
+  private void waitFor(int rank) {
+    try (DeviceBuffer buffer = communicator.device().allocate(DataType.INT32, 1)) {
+      try {
+        communicator.recv(buffer, 1, DataType.INT32, rank, stream);
+        System.out.println("waiting");
+        stream.synchronize();
+      } finally {
         stream.close();
       }
     }

@@ -237,6 +237,11 @@ public final class FakeNetwork implements Network {
     }
 
     @Override
+    public void watch(int peer) {
+      // Nothing is out of reach here.
+    }
+
+    @Override
     public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
       synchronized (FakeNetwork.this) {
         check(peer);

@@ -8,12 +8,17 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelOption;
 import io.netty.channel.ChannelOutboundBuffer;
+import io.netty.channel.socket.nio.NioChannelOption;
 import java.lang.foreign.MemorySegment;
+import java.net.SocketOption;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
+import jdk.net.ExtendedSocketOptions;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -39,6 +44,13 @@ final class Connection extends ChannelInboundHandlerAdapter {
   }
 
   private static final Logger LOG = LogManager.getLogger(Connection.class);
+
+  /** After 1 s the other end's system is asked, and then twice more; where that can be set. */
+  private static final Map<SocketOption<Integer>, Integer> KEEPALIVE =
+      Map.of(
+          ExtendedSocketOptions.TCP_KEEPIDLE, 1,
+          ExtendedSocketOptions.TCP_KEEPINTERVAL, 1,
+          ExtendedSocketOptions.TCP_KEEPCOUNT, 2);
 
   private final NettyPort port;
   private final Channel channel;
@@ -73,6 +85,23 @@ final class Connection extends ChannelInboundHandlerAdapter {
     this.dialed = dialed;
     handshake = new Handshake(config);
     stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
+  }
+
+  /** It carries nothing, and notices that the other end's machine is out of reach. */
+  void watch() {
+    handshake.watch();
+  }
+
+  /** Whether it does that. */
+  boolean watches() {
+    return handshake.watches();
+  }
+
+  /** Lets the system ask the other end's system whether it is there. */
+  void keepAlive() {
+    channel.config().setOption(ChannelOption.SO_KEEPALIVE, true);
+    KEEPALIVE.forEach(
+        (option, value) -> channel.config().setOption(NioChannelOption.of(option), value));
   }
 
   Destination destination() {
@@ -303,7 +332,15 @@ final class Connection extends ChannelInboundHandlerAdapter {
     int begin = start + FrameBuffer.HEADER_BYTES;
     if (flags == FrameBuffer.FAREWELL) {
       hasLeft = true;
-      port.left(sender);
+      if (watches()) {
+        endWatch(sender);
+      } else {
+        port.left(sender);
+      }
+      return false;
+    }
+    if (watches()) {
+      lose("it sent something over a connection that carries nothing");
       return false;
     }
     if (flags != FrameBuffer.MESSAGE || length < 0) {
@@ -353,13 +390,26 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   @Override
   public void channelInactive(ChannelHandlerContext context) {
+    Peer watched = peer;
+    if (watched != null && watches()) {
+      // Its port has closed, or its process died. What else it sent may still come.
+      endWatch(watched);
+      return;
+    }
     lose("its connection has ended: its process died, or its machine is out of reach");
   }
 
   @Override
   @SuppressWarnings("deprecation") // Of a handler in general, not of one for what comes.
   public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-    lose("its connection is broken: " + cause.getMessage());
+    lose(
+        (watches() ? "its machine is out of reach: " : "its connection is broken: ")
+            + cause.getMessage());
+  }
+
+  private void endWatch(Peer watched) {
+    port.unwatched(watched);
+    drop();
   }
 
   /** The connection is of no use any more, and so is the peer that depends on it. */

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.net.netty;
 
 import io.nccl4j.internal.net.NetworkConfig;
+import io.nccl4j.internal.net.Port;
 import io.netty.buffer.ByteBuf;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -18,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * sends HELLO, the other end CHALLENGE, who dials PROOF, the other end VERDICT:
  *
  * <pre>
- *   HELLO      magic 8, job 16, id of the dialing port 16, of the dialed one 16, nonce 32
+ *   HELLO      what it is for 8, job 16, id of the dialing port 16, of the dialed one 16, nonce 32
  *   CHALLENGE  nonce 32, HMAC-SHA256 of the dialed end 32
  *   PROOF      HMAC-SHA256 of the dialing end 32
  *   VERDICT    8
@@ -39,7 +40,8 @@ final class Handshake {
   /** The other end has dialed as well, and its connection is the one that counts. */
   static final long TAKE_MINE = 0x6e346a206d696e65L;
 
-  private static final long MAGIC = 0x6e34706f72740001L;
+  private static final long MESSAGES = 0x6e34706f72740001L;
+  private static final long WATCH = 0x6e34776174630001L;
   private static final int NONCE_BYTES = 32;
   private static final String ALGORITHM = "HmacSHA256";
   private static final byte[] DIALED = "nccl4j port, dialed".getBytes(StandardCharsets.US_ASCII);
@@ -47,6 +49,7 @@ final class Handshake {
   private static final SecureRandom RANDOM = new SecureRandom();
 
   private final NetworkConfig config;
+  private boolean watches;
   private byte[] hello = {};
   private byte[] answer = {};
 
@@ -54,11 +57,21 @@ final class Handshake {
     this.config = config;
   }
 
+  /** The connection is to carry nothing, see {@link Port#watch}. */
+  void watch() {
+    watches = true;
+  }
+
+  /** Whether the connection is to carry nothing, as who dials says. */
+  boolean watches() {
+    return watches;
+  }
+
   /** The dialing end begins. */
   byte[] hello(UUID own, UUID peer) {
     hello =
         ByteBuffer.allocate(HELLO_BYTES)
-            .putLong(MAGIC)
+            .putLong(watches ? WATCH : MESSAGES)
             .putLong(config.job().getMostSignificantBits())
             .putLong(config.job().getLeastSignificantBits())
             .putLong(own.getMostSignificantBits())
@@ -78,8 +91,10 @@ final class Handshake {
   @Nullable UUID hear(ByteBuf in, UUID own) {
     hello = bytes(in, HELLO_BYTES);
     ByteBuffer fields = ByteBuffer.wrap(hello);
+    long purpose = fields.getLong();
+    watches = purpose == WATCH;
     boolean ours =
-        fields.getLong() == MAGIC
+        (watches || purpose == MESSAGES)
             && new UUID(fields.getLong(), fields.getLong()).equals(config.job());
     UUID from = new UUID(fields.getLong(), fields.getLong());
     return ours && new UUID(fields.getLong(), fields.getLong()).equals(own) ? from : null;

@@ -137,10 +137,15 @@ final class NettyPort implements Port {
     return connection;
   }
 
-  private void dial(Peer peer) {
+  private NioSocketChannel channel() {
     NioSocketChannel channel = new NioSocketChannel();
     long timeout = config.connectTimeout().toMillis();
     channel.config().setConnectTimeoutMillis((int) Math.min(timeout, Integer.MAX_VALUE));
+    return channel;
+  }
+
+  private void dial(Peer peer) {
+    NioSocketChannel channel = channel();
     Connection connection = adopt(channel, peer);
     peer.dialing(connection);
     channel
@@ -172,6 +177,9 @@ final class NettyPort implements Port {
   private void settle(Connection connection, Peer peer) {
     if (peer.error() != null || !connection.isWith(peer)) {
       connection.drop();
+    } else if (connection.watches()) {
+      connection.welcome(peer);
+      opened(connection, peer);
     } else if (peer.open() != null
         || peer.dialing() != null && id.compareTo(peer.address.id()) < 0) {
       connection.refuse();
@@ -188,7 +196,17 @@ final class NettyPort implements Port {
 
   void opened(Connection connection, Peer peer) {
     strangers.remove(connection);
-    peer.opened(connection);
+    if (connection.watches()) {
+      connection.keepAlive();
+      peer.watch(connection);
+    } else {
+      peer.opened(connection);
+    }
+  }
+
+  /** A connection that carries nothing has ended; what carries messages shows why. */
+  void unwatched(Peer peer) {
+    peer.watch(null);
   }
 
   /** A connection has ended. */
@@ -267,6 +285,18 @@ final class NettyPort implements Port {
       if (added.address.id().equals(connection.provedId())) {
         settle(connection, added);
       }
+    }
+  }
+
+  @Override
+  public void watch(int number) {
+    own();
+    Peer peer = peer(number);
+    if (peer.error() == null) {
+      NioSocketChannel channel = channel();
+      adopt(channel, peer).watch();
+      // Where it cannot be made there is none: what carries messages will show why.
+      ChannelFuture ignored = channel.connect(peer.address.socket());
     }
   }
 
@@ -477,9 +507,10 @@ final class NettyPort implements Port {
     isClosed = true;
     for (Peer peer : peers) {
       if (peer != null && peer.error() == null) {
-        Connection connection = peer.open();
-        if (connection != null && farewell) {
-          connection.bidFarewell();
+        for (Connection connection : new Connection[] {peer.open(), peer.watch()}) {
+          if (connection != null && farewell) {
+            connection.bidFarewell();
+          }
         }
         peer.fail("this port is closed");
       }

@@ -22,6 +22,7 @@ final class Peer {
   private final List<Transfer> receives = new ArrayList<>();
   private @Nullable Connection open;
   private @Nullable Connection dialing;
+  private @Nullable Connection watch;
 
   /** When it said that it would connect itself, by {@link System#nanoTime}; 0 if it has not. */
   private long promised;
@@ -39,6 +40,15 @@ final class Peer {
 
   @Nullable Connection open() {
     return open;
+  }
+
+  /** The connection that carries nothing. */
+  @Nullable Connection watch() {
+    return watch;
+  }
+
+  void watch(@Nullable Connection connection) {
+    watch = connection;
   }
 
   @Nullable Connection dialing() {
@@ -143,9 +153,10 @@ final class Peer {
       }
     }
     waiting.clear();
-    Connection[] connections = {open, dialing};
+    Connection[] connections = {open, dialing, watch};
     open = null;
     dialing = null;
+    watch = null;
     for (Connection connection : connections) {
       if (connection != null) {
         connection.drop();
