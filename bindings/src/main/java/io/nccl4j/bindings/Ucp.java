@@ -64,8 +64,7 @@ public final class Ucp implements AutoCloseable {
         MemorySegment params = arena.allocate(PARAMS_BYTES, Long.BYTES);
         params.set(JAVA_LONG, 0, FIELD_FEATURES);
         params.set(JAVA_LONG, FEATURES, FEATURE_AM);
-        check(
-            "ucp_init", (byte) UcpLibrary.INIT.invokeExact(MAJOR, MINOR, params, config, result));
+        check("ucp_init", (byte) UcpLibrary.INIT.invokeExact(MAJOR, MINOR, params, config, result));
       } finally {
         UcpLibrary.CONFIG_RELEASE.invokeExact(config);
       }
@@ -148,9 +147,7 @@ public final class Ucp implements AutoCloseable {
   public static String text(byte status) {
     try {
       long text = (long) UcpLibrary.STATUS_STRING.invokeExact(status);
-      return text == 0
-          ? "status " + status
-          : MemoryAccess.ofAddress(text, MAX_TEXT).getString(0);
+      return text == 0 ? "status " + status : MemoryAccess.ofAddress(text, MAX_TEXT).getString(0);
     } catch (Throwable e) {
       throw Libc.unchecked(e);
     }

@@ -146,9 +146,7 @@ public final class UcpWorker implements AutoCloseable {
             arena);
     onFailure =
         linker.upcallStub(
-            FAILED.bindTo(this),
-            FunctionDescriptor.ofVoid(JAVA_LONG, JAVA_LONG, JAVA_BYTE),
-            arena);
+            FAILED.bindTo(this), FunctionDescriptor.ofVoid(JAVA_LONG, JAVA_LONG, JAVA_BYTE), arena);
     long made = 0;
     boolean isReady = false;
     try (Arena call = Arena.ofConfined()) {
@@ -268,8 +266,7 @@ public final class UcpWorker implements AutoCloseable {
       params.set(ADDRESS, EP_ERROR_HANDLER, onFailure);
       params.set(JAVA_LONG, EP_USER_DATA, of);
       MemorySegment result = call.allocate(ADDRESS);
-      Ucp.check(
-          "ucp_ep_create", (byte) UcpLibrary.EP_CREATE.invokeExact(worker, params, result));
+      Ucp.check("ucp_ep_create", (byte) UcpLibrary.EP_CREATE.invokeExact(worker, params, result));
       return result.get(JAVA_LONG, 0);
     } catch (Throwable e) {
       throw Libc.unchecked(e);

@@ -6,6 +6,7 @@ import io.nccl4j.bindings.GpuLibrary;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.LoadedLibrary;
 import io.nccl4j.bindings.Pmix;
+import io.nccl4j.bindings.Ucp;
 import io.nccl4j.diagnose.Diagnosis;
 import io.nccl4j.diagnose.Diagnosis.Check;
 import io.nccl4j.diagnose.SharedMemorySegment;
@@ -44,7 +45,8 @@ public final class Doctor {
     boolean gpus = cuda != null && !cuda.devices().isEmpty();
     List<SharedMemorySegment> segments = new SharedMemorySegments(machine).list();
     checks.addAll(new SystemChecks(machine, gpus, shmBytes).run(segments));
-    checks.addAll(new NetworkChecks(machine, host, Pmix::unavailableReason).run());
+    checks.addAll(
+        new NetworkChecks(machine, host, Pmix::unavailableReason, Ucp::unavailableReason).run());
     checks.add(uniqueIds);
     checks.addAll(new VariableChecks(machine, cuda == null ? 0 : release(cuda)).run());
     return new Diagnosis(checks, segments);

@@ -5,6 +5,7 @@ import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.Feature;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.bindings.Pmix;
+import io.nccl4j.bindings.Ucp;
 import io.nccl4j.diagnose.Diagnosis.Check;
 import io.nccl4j.internal.machine.LocalAddress;
 import io.nccl4j.internal.machine.MachineFiles;
@@ -18,21 +19,29 @@ import java.util.function.Supplier;
 final class NetworkChecks {
   private static final String ENGINE = "NCCL4J_NETWORK";
   private static final String OFF = "off";
+  private static final String UCX = "ucx";
 
   private final MachineFiles machine;
   private final BackendInfo host;
   private final Supplier<String> pmixProblem;
+  private final Supplier<String> ucxProblem;
 
   /**
    * Checks of a machine.
    *
    * @param host what the host backend found
    * @param pmixProblem why libpmix cannot be used, as {@link Pmix#unavailableReason}
+   * @param ucxProblem why libucp cannot be used, as {@link Ucp#unavailableReason}
    */
-  NetworkChecks(MachineFiles machine, BackendInfo host, Supplier<String> pmixProblem) {
+  NetworkChecks(
+      MachineFiles machine,
+      BackendInfo host,
+      Supplier<String> pmixProblem,
+      Supplier<String> ucxProblem) {
     this.machine = machine;
     this.host = host;
     this.pmixProblem = pmixProblem;
+    this.ucxProblem = ucxProblem;
   }
 
   List<Check> run() {
@@ -42,6 +51,9 @@ final class NetworkChecks {
     checks.add(congestion());
     if (!machine.variable("PMIX_NAMESPACE").isEmpty()) {
       checks.add(pmix());
+    }
+    if (machine.variable(ENGINE).strip().equals(UCX)) {
+      checks.add(ucx());
     }
     return checks;
   }
@@ -93,6 +105,19 @@ final class NetworkChecks {
             algorithm + ": slow between near machines that exchange much at once",
             Container.of(machine).set(MachineFiles.CONGESTION_CONTROL + "=cubic"))
         : Check.ok(name, algorithm);
+  }
+
+  private Check ucx() {
+    String problem = ucxProblem.get();
+    return problem.isEmpty()
+        ? Check.ok("libucp", "found: UCX carries data between machines")
+        : Check.fail(
+            "libucp",
+            problem,
+            "install UCX 1.13 or newer, name its libucp in "
+                + Ucp.VARIABLE
+                + ", or unset "
+                + ENGINE);
   }
 
   private Check pmix() {

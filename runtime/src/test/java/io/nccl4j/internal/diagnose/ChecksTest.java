@@ -152,7 +152,9 @@ class ChecksTest {
         new FeatureInfo(Feature.NETWORK_RANKS, problem.isEmpty(), "Netty", problem);
     BackendInfo host =
         new BackendInfo(Backend.HOST, "", "", List.of(), List.of(), List.of(feature), List.of());
-    return new NetworkChecks(new MachineFiles(root, environment), host, () -> "no libpmix").run();
+    return new NetworkChecks(
+            new MachineFiles(root, environment), host, () -> "no libpmix", () -> "no libucp")
+        .run();
   }
 
   @ParameterizedTest(name = "{0}, NCCL4J_NETWORK={1}")
@@ -224,7 +226,7 @@ class ChecksTest {
     BackendInfo nothing =
         new BackendInfo(Backend.HOST, "", "", List.of(), List.of(), List.of(), List.of());
     List<Check> found =
-        new NetworkChecks(new MachineFiles(root, launched), nothing, () -> "").run();
+        new NetworkChecks(new MachineFiles(root, launched), nothing, () -> "", () -> "").run();
     assertEquals(Status.OK, find(found, "libpmix").status());
   }
 

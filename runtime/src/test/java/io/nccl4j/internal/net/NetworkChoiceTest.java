@@ -46,6 +46,13 @@ class NetworkChoiceTest {
   }
 
   @Test
+  void whatAsksNobodyWhoTheyAreIsUsedOnlyIfItIsNamed() {
+    assertEquals("ucx", provider("ucx"));
+    assertEquals(
+        "netty", NetworkChoice.provider(Map.of("NCCL4J_NETWORK_SECURITY", "trusted")).name());
+  }
+
+  @Test
   void otherEnginesAreNamed() {
     fails(
         InvalidArgumentException.class,
@@ -58,18 +65,18 @@ class NetworkChoiceTest {
   }
 
   @ParameterizedTest
-  @CsvSource({"auth, AUTH", "' tls ', TLS", "'', AUTH"})
+  @CsvSource({"auth, AUTH", "' tls ', TLS", "trusted, TRUSTED", "'', AUTH"})
   void whatProtectsIsUnderstood(String text, Security security) {
     assertEquals(security, NetworkChoice.security(Map.of("NCCL4J_NETWORK_SECURITY", text)));
     assertEquals(Security.AUTH, NetworkChoice.security(Map.of()));
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"TLS", "trusted", "none", "tls,auth"})
+  @ValueSource(strings = {"TLS", "trust", "none", "tls,auth"})
   void whatProtectsNothingIsNamed(String text) {
     fails(
         InvalidArgumentException.class,
-        "NCCL4J_NETWORK_SECURITY is '" + text + "'; use auth, the default, or tls",
+        "NCCL4J_NETWORK_SECURITY is '" + text + "'; use auth, the default, tls or trusted",
         () -> NetworkChoice.security(Map.of("NCCL4J_NETWORK_SECURITY", text)));
   }
 

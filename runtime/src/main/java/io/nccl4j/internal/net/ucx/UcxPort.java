@@ -156,6 +156,13 @@ final class UcxPort implements Port, UcpWorker.Listener {
     }
   }
 
+  /** UCX lets the system ask the other end's system; in vain while data is out. */
+  @Override
+  public void watch(int peer) {
+    own();
+    connect(peer(peer));
+  }
+
   private UcxPeer peer(int number) {
     UcxPeer peer = number < 0 || number >= peers.size() ? null : peers.get(number);
     if (peer == null) {
