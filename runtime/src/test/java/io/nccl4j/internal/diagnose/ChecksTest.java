@@ -230,6 +230,15 @@ class ChecksTest {
     assertEquals(Status.OK, find(found, "libpmix").status());
   }
 
+  @Test
+  void libucpCountsWhereItIsToBeUsed() {
+    assertTrue(network("", Map.of()).stream().noneMatch(one -> one.name().equals("libucp")));
+    Check missing = find(network("", Map.of("NCCL4J_NETWORK", "ucx")), "libucp");
+    assertEquals(Status.FAIL, missing.status());
+    assertEquals("no libucp", missing.found());
+    assertTrue(missing.remedy().contains("NCCL4J_UCX_LIBRARY"), missing::toString);
+  }
+
   // ---- GPUs
 
   private List<Check> gpus(BackendInfo info, boolean required) {

@@ -20,7 +20,8 @@ import java.util.List;
 /** Ranks of this process on two hosts, between which all bytes go through a relay. */
 final class RelayedRanks implements AutoCloseable {
   final Relay relay = new Relay();
-  final RelayedNetwork network = new RelayedNetwork(SpanRanks.netty(Security.AUTH), relay);
+  final RelayedNetwork network =
+      new RelayedNetwork(SpanRanks.network("netty", Security.AUTH), relay);
   final Communicators communicators;
   final List<Stream> streams = new ArrayList<>();
   final List<DeviceBuffer> buffers = new ArrayList<>();
