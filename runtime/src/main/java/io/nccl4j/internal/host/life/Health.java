@@ -24,7 +24,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Health implements Accord, Outside.Own {
   /** How long the other hosts may take to say what their ranks have called. */
-  private static final long ANSWER_NANOS = 200_000_000;
+  private static final long ANSWER_NANOS = 500_000_000;
 
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
