@@ -46,8 +46,10 @@ final class UcxPort implements Port, UcpWorker.Listener {
    */
   private static final long FAREWELL_NANOS = 100_000_000;
 
-  /** How long UCX may take to close its endpoints, which it does at once. */
-  private static final long CLOSE_NANOS = 1_000_000_000;
+  /** How long a worker must be without events before it is destroyed, and may be with them. */
+  private static final long QUIET_NANOS = 20_000_000;
+
+  private static final long MOST_NANOS = 2_000_000_000;
 
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -98,8 +100,11 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private boolean hasSent;
   private boolean isClosed;
 
-  /** Nothing that comes concerns anybody any more. */
-  private boolean hasEnded;
+  /** Whether it has closed all its endpoints, or begun to. */
+  private boolean isDropped;
+
+  private long closedAt;
+  private long quietSince;
 
   UcxPort(Ucp context, Duration connectTimeout) {
     this.context = context;
@@ -302,6 +307,11 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   private void leave(UcxPeer peer, UcxFrame frame) {
+    if (peer.error() != null) {
+      frame.clear();
+      freeFrames.push(frame);
+      return;
+    }
     UcxHeader.write(frame.header(), address.id(), UcxHeader.FRAME, peer.sent++);
     frame.request =
         worker.send(
@@ -336,6 +346,9 @@ final class UcxPort implements Port, UcpWorker.Listener {
     if (to.open != null) {
       flush(to);
       open.remove(to);
+      if (to.error() != null) {
+        return failedRequest();
+      }
     }
     UcxTransfer data = transfer();
     long number = data.begin(to, tag, nativeAddress(memory, offset, bytes), bytes);
@@ -392,11 +405,15 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   @Override
   public void arrived(long header, long headerBytes, long data, long bytes) {
-    if (hasEnded || headerBytes != UcxHeader.BYTES) {
+    if (headerBytes != UcxHeader.BYTES) {
       return;
     }
     UcxPeer from = sender(UcxHeader.sender(header));
-    if (from == null) {
+    if (isClosed) {
+      if (from != null && from.error() == null && UcxHeader.tag(header) == UcxHeader.FAREWELL) {
+        end(from, "it has closed its port");
+      }
+    } else if (from == null) {
       keep(header, data, bytes);
     } else if (isNext(from, UcxHeader.number(header))) {
       take(from, UcxHeader.tag(header), everything, data, bytes);
@@ -406,7 +423,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
   @Override
   public boolean announced(long header, long headerBytes, long descriptor, long bytes) {
     UcxPeer from =
-        !hasEnded && headerBytes == UcxHeader.BYTES ? sender(UcxHeader.sender(header)) : null;
+        !isClosed && headerBytes == UcxHeader.BYTES ? sender(UcxHeader.sender(header)) : null;
     if (from == null || !isNext(from, UcxHeader.number(header))) {
       return false;
     }
@@ -510,7 +527,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   @Override
   public void failed(long of, byte status) {
-    UcxPeer peer = hasEnded ? null : peers.get((int) of);
+    UcxPeer peer = peers.get((int) of);
     if (peer != null) {
       failed(
           peer,
@@ -584,7 +601,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
       return;
     }
     for (Announced one : announced) {
-      if (one.from.error() == null) {
+      if (one.from.error() == null && !isClosed) {
         UcxTransfer data = one.to;
         data.moving(worker.receive(one.descriptor, data.memory(), data.bytes()));
       } else {
@@ -696,22 +713,19 @@ final class UcxPort implements Port, UcpWorker.Listener {
       return;
     }
     isClosed = true;
-    landing = (peer, tag, memory, offset, bytes) -> {};
+    closedAt = System.nanoTime();
+    quietSince = closedAt;
     if (farewell) {
       flushAll();
       bidFarewell();
+      // What is under way may end before that is heard; the users' memory is theirs again then.
+      progressUntil(() -> !isMoving() || isAlone(), FAREWELL_NANOS);
     }
-    hasEnded = true;
-    for (UcxPeer peer : peers) {
-      if (peer != null && peer.error() == null) {
-        end(peer, "this port is closed");
-      }
+    if (!farewell || isMoving()) {
+      drop();
+      progressUntil(this::areClosed, MOST_NANOS);
     }
-    progressUntilDone(this::areClosed, CLOSE_NANOS);
-    UcpWorker.free(flushing);
-    connecting.forEach(peer -> UcpWorker.free(peer.connecting));
-    leaving.forEach(frame -> UcpWorker.free(frame.request));
-    ClosedWorkers.add(worker, context, arena);
+    ClosedPorts.add(this);
   }
 
   private void bidFarewell() {
@@ -723,7 +737,57 @@ final class UcxPort implements Port, UcpWorker.Listener {
             worker.send(peer.endpoint, last.header, UcxHeader.BYTES, 0, 0, UcpWorker.EAGER));
       }
     }
-    progressUntilDone(this::isAlone, FAREWELL_NANOS);
+  }
+
+  /** Whether UCX may touch the memory of users. */
+  private boolean isMoving() {
+    for (UcxTransfer transfer : transfers) {
+      if (transfer.isMoving()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private void drop() {
+    isDropped = true;
+    for (UcxPeer peer : peers) {
+      if (peer != null && peer.error() == null) {
+        end(peer, "this port is closed");
+      }
+    }
+  }
+
+  /**
+   * Goes on to close a port that is closed for its users, and says when it is done.
+   *
+   * <p>UCX connects two workers by messages of its own. A worker that is destroyed while such a
+   * message waits for its connection ends the process by a failed assertion (1.13; newer ones do
+   * not). How far they are, it does not say, so a worker gets a moment without events before.
+   */
+  boolean isDestroyed() {
+    long now = System.nanoTime();
+    if (worker.progress() != 0) {
+      quietSince = now;
+    }
+    startReceives();
+    if (!isDropped) {
+      if (!isAlone() && now - closedAt < FAREWELL_NANOS) {
+        return false;
+      }
+      drop();
+    }
+    boolean isOver = areClosed() && now - quietSince > QUIET_NANOS;
+    if (!isOver && now - closedAt < MOST_NANOS) {
+      return false;
+    }
+    UcpWorker.free(flushing);
+    connecting.forEach(peer -> UcpWorker.free(peer.connecting));
+    leaving.forEach(frame -> UcpWorker.free(frame.request));
+    worker.close();
+    context.close();
+    arena.close();
+    return true;
   }
 
   /** Whether all peers have heard the farewell, to which they close their endpoint, or failed. */
@@ -743,7 +807,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   /** Gives UCX a moment: no peer can hold up a port that closes. */
-  private void progressUntilDone(BooleanSupplier done, long nanos) {
+  private void progressUntil(BooleanSupplier done, long nanos) {
     long start = System.nanoTime();
     while (!done.getAsBoolean() && System.nanoTime() - start < nanos) {
       int progress = worker.progress();

@@ -84,6 +84,11 @@ final class UcxTransfer {
     return state;
   }
 
+  /** Whether UCX may touch its memory. */
+  boolean isMoving() {
+    return request != UcpWorker.OK && state() == Port.PENDING;
+  }
+
   /** Given back: its number is no more. */
   void retire() {
     generation++;
