@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a single rank gives a block of threads to scale. */
+#define PART_BYTES ((size_t)16 << 10)
+
 struct task {
   ncclComm_t comm;
   unsigned epoch;
@@ -132,13 +135,29 @@ static void take_chunk(const struct call *call, size_t at, size_t length) {
   }
 }
 
+/*
+ * How many elements are worked on. Before 2.29.7 a single rank that scales its elements forgets the
+ * last ones, since the parts they are cut into are rounded down.
+ */
+static size_t worked_on(const struct call *call) {
+  if (STANDIN_NCCL_VERSION >= 22907 || call->comm->nranks > 1 || call->op < ncclNumOps
+      || !is_reduction(call->kind)) {
+    return call->count;
+  }
+  size_t size = nn_type_size(call->type);
+  size_t parts = min_size(32, (call->count * size + PART_BYTES - 1) / PART_BYTES);
+  size_t pack = 16 / size;
+  return min_size(call->count, parts * ((call->count / parts + pack - 1) / pack * pack));
+}
+
 static void run_collective(const struct call *call) {
   ncclComm_t comm = call->comm;
+  size_t count = worked_on(call);
   size_t size = nn_type_size(call->type);
   bool divided = call->kind == REDUCE_SCATTER || call->kind == ALL_TO_ALL || call->kind == SCATTER;
   size_t most = CHUNK_BYTES / size / (divided ? (size_t)comm->nranks : 1);
-  for (size_t at = 0; at < call->count; at += most) {
-    size_t length = min_size(most, call->count - at);
+  for (size_t at = 0; at < count; at += most) {
+    size_t length = min_size(most, count - at);
     put_chunk(call, at, length);
     if (!nn_barrier(comm, &comm->segment->data, &comm->barriers)) {
       return;

@@ -4,6 +4,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.internal.cuda.driver.CudaLibraries;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Work;
@@ -17,6 +18,11 @@ import org.jspecify.annotations.Nullable;
  */
 public final class NcclCalls {
   private static final int SUM = 0;
+
+  /** The first version that scales all elements of a single rank. */
+  private static final int SCALES_ALL = 22907;
+
+  private static final long SCALED_PART = 16 << 10;
 
   private NcclCalls() {}
 
@@ -32,8 +38,35 @@ public final class NcclCalls {
         return result;
       }
       op = rank.reductions().latest();
+      if (rank.nranks() == 1 && CudaLibraries.ncclVersion() < SCALES_ALL) {
+        return scaleAlone(w, op, rank, stream);
+      }
     }
     return call(w, op, rank, stream);
+  }
+
+  /**
+   * Scales the elements of a communicator's only rank. NCCL's kernel for that cuts them into parts
+   * of about 16 KiB and, before 2.29.7, rounds the length of a part down: the last elements stay as
+   * they were. It loses none of whole parts, and none of what is less than a part.
+   */
+  private static int scaleAlone(Work w, int op, NcclRank rank, MemorySegment stream) {
+    MemorySegment comm = rank.handle().get();
+    int type = w.type.ordinal();
+    long size = w.type.byteSize();
+    long count = w.operation == Operation.REDUCE_SCATTER_V ? w.sendCount(0) : w.count;
+    long whole = count * size / SCALED_PART * SCALED_PART;
+    int result = Nccl.ncclGroupStart();
+    for (int part = 0; part < 2 && !NcclResults.isFailure(result); part++) {
+      long at = part == 0 ? 0 : whole;
+      long length = (part == 0 ? whole : count * size - whole) / size;
+      if (length > 0) {
+        MemorySegment from = at(w.send, at);
+        result = Nccl.ncclAllReduce(from, at(w.recv, at), length, type, op, comm, stream);
+      }
+    }
+    int end = Nccl.ncclGroupEnd();
+    return NcclResults.isFailure(result) ? result : end;
   }
 
   /** NCCL has a function for each operation, by name, if the version at hand has it. */
