@@ -54,7 +54,7 @@ public final class Ucp implements AutoCloseable {
       long config = result.get(JAVA_LONG, 0);
       try {
         if (System.getenv("UCX_TLS") == null) {
-          // Whoever shares memory does so without it.
+          // Ranks that share memory do so without UCX.
           check(
               "ucp_config_modify",
               (byte)
@@ -83,15 +83,26 @@ public final class Ucp implements AutoCloseable {
    * @throws UnsupportedOperationException if the library is not there
    */
   public static String version() {
+    int[] v = versions();
+    return v[0] + "." + v[1] + "." + v[2];
+  }
+
+  /**
+   * Whether the library is of a version or newer.
+   *
+   * @throws UnsupportedOperationException if the library is not there
+   */
+  public static boolean isAtLeast(int major, int minor) {
+    int[] v = versions();
+    return v[0] > major || v[0] == major && v[1] >= minor;
+  }
+
+  private static int[] versions() {
     requireLibrary();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment v = arena.allocate(JAVA_INT, 3);
       UcpLibrary.GET_VERSION.invokeExact(v, v.asSlice(Integer.BYTES), v.asSlice(2 * Integer.BYTES));
-      return v.getAtIndex(JAVA_INT, 0)
-          + "."
-          + v.getAtIndex(JAVA_INT, 1)
-          + "."
-          + v.getAtIndex(JAVA_INT, 2);
+      return v.toArray(JAVA_INT);
     } catch (Throwable e) {
       throw Libc.unchecked(e);
     }

@@ -15,7 +15,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 
 /**
- * A worker of UCX. One thread at a time calls its methods; which one may change.
+ * A worker of UCX. Its methods may be called by any thread, but by one at a time.
  *
  * <p>Calls that take time return a <b>request</b>: 0 if it is done at once, a negative status if it
  * has failed, else the address of a request, which {@link #status} follows and {@link #free} gives

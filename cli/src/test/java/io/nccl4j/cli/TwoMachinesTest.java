@@ -4,14 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.bindings.Ucp;
+import io.nccl4j.internal.bootstrap.TwoNamespaces;
 import io.nccl4j.internal.cuda.StandIn;
-import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
@@ -19,7 +21,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * The command line on two machines: two network namespaces, which a cable of their own connects.
@@ -29,91 +31,55 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(300)
 class TwoMachinesTest {
   private static final int PORT = 29_400;
-  private static final String NAME = "nccl4j" + ProcessHandle.current().pid() % 100_000;
-  private static final String SUBNET = "10.213.77.";
+  private static final String ALL_RIGHT = "# Out of bounds values : 0 OK";
+
+  private static final Map<String, String> UCX =
+      Map.of("NCCL4J_NETWORK", "ucx", "NCCL4J_NETWORK_SECURITY", "trusted");
+
+  private static @Nullable TwoNamespaces made;
 
   @TempDir Path folder;
 
-  private static String namespace(int machine) {
-    return NAME + (machine == 0 ? "a" : "b");
-  }
-
-  /** An interface has at most 15 characters. */
-  private static String cable(int machine) {
-    return namespace(machine) + "c";
-  }
-
   @BeforeAll
   static void connect() throws Exception {
-    String reason = "";
-    try {
-      ip("netns add " + namespace(0));
-      ip("netns add " + namespace(1));
-      ip("link add " + cable(0) + " type veth peer name " + cable(1));
-      for (int machine = 0; machine < 2; machine++) {
-        String in = "-n " + namespace(machine) + " ";
-        ip("link set " + cable(machine) + " netns " + namespace(machine));
-        ip(in + "addr add " + SUBNET + (machine + 1) + "/24 dev " + cable(machine));
-        ip(in + "link set lo up");
-        ip(in + "link set " + cable(machine) + " up");
-      }
-    } catch (IOException e) {
-      reason = e.getMessage();
-    }
-    if (!reason.isEmpty()) {
-      disconnect();
-      System.out.println(
-          "network namespaces cannot be made for a test, which needs root and iproute2: " + reason);
-    }
-    assumeTrue(reason.isEmpty(), reason);
+    made = TwoNamespaces.require("cli", "10.213.77");
   }
 
   @AfterAll
   static void disconnect() throws Exception {
-    for (int machine = 0; machine < 2; machine++) {
-      try {
-        ip("netns del " + namespace(machine));
-      } catch (IOException e) {
-        // It may not be there.
-        System.out.println(e.getMessage());
-      }
+    if (made != null) {
+      made.remove();
     }
   }
 
-  private static void ip(String arguments) throws IOException, InterruptedException {
-    List<String> command = new ArrayList<>(List.of("ip"));
-    command.addAll(List.of(arguments.split(" ")));
-    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-    String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    if (process.waitFor() != 0) {
-      throw new IOException("ip " + arguments + ": " + said.strip());
-    }
+  private static TwoNamespaces machines() {
+    return Objects.requireNonNull(made);
   }
 
   /** A command on both machines, on each with its ranks. */
   private void run(Map<String, String> more, String line, String... expected) throws Exception {
-    List<Jvm> machines = new ArrayList<>();
+    List<Jvm> running = new ArrayList<>();
     try {
       for (int machine = 0; machine < 2; machine++) {
         Map<String, String> environment = new HashMap<>(more);
-        environment.put("NCCL4J_RENDEZVOUS", "tcp://" + SUBNET + "1:" + PORT);
-        environment.put("NCCL4J_SECRET", "of the test with " + NAME);
+        environment.put("NCCL4J_RENDEZVOUS", "tcp://" + machines().address(0) + ":" + PORT);
+        environment.put("NCCL4J_SECRET", "of the test with two machines");
         environment.put("JOB_COMPLETION_INDEX", "" + machine);
         // NCCL would take both for one machine, since they are.
-        environment.put("NCCL_HOSTID", namespace(machine));
+        environment.put("NCCL_HOSTID", machines().namespace(machine));
         environment.put("NCCL4J_NRANKS", line.contains("-t 2") ? "4" : "2");
-        List<String> inside = List.of("ip", "netns", "exec", namespace(machine));
-        machines.add(Jvm.start(folder, "machine" + machine, environment, inside, line));
+        List<String> inside = machines().inside(machine);
+        running.add(Jvm.start(folder, "machine" + machine, environment, inside, line));
       }
-      for (Jvm machine : machines) {
+      for (Jvm machine : running) {
         assertEquals(0, machine.await(), machine::said);
       }
-      String said = machines.getFirst().said();
+      String said = running.getFirst().said();
       for (String text : expected) {
         assertTrue(said.contains(text), () -> text + " is missing in " + said);
       }
     } finally {
-      machines.forEach(Jvm::close);
+      running.forEach(Jvm::close);
     }
   }
 
@@ -123,8 +89,8 @@ class TwoMachinesTest {
         Map.of(),
         "allreduce -t 2 -b 8 -e 2M -f 64 -n 2 -w 1",
         "# Hosts 2: ranks 0-1 | 2-3",
-        "# Network: netty (TCP) on " + cable(0) + ", " + SUBNET + "1",
-        "# Out of bounds values : 0 OK");
+        "# Network: netty (TCP) on " + machines().cable(0) + ", " + machines().address(0),
+        ALL_RIGHT);
   }
 
   @Test
@@ -133,7 +99,13 @@ class TwoMachinesTest {
         Map.of("NCCL4J_NETWORK_SECURITY", "tls"),
         "alltoall -t 2 -b 32 -e 256K -f 64 -n 2 -w 1",
         "netty (TCP, TLS)",
-        "# Out of bounds values : 0 OK");
+        ALL_RIGHT);
+  }
+
+  @Test
+  void reduceScatterOnUcx() throws Exception {
+    requireUcx();
+    run(UCX, "reducescatter -t 2 -b 32 -e 2M -f 64 -n 2 -w 1", "# Network: ucx ", ALL_RIGHT);
   }
 
   /** Here NCCL carries the data; its unique id comes the same way. */
@@ -146,13 +118,11 @@ class TwoMachinesTest {
             "NCCL4J_NCCL_LIBRARY", libraries.nccl().toString(),
             "STANDIN_CUDA_DEVICES", "1"),
         "allreduce --backend cuda -b 8 -e 4K -f 512 -n 2 -w 1",
-        "# Out of bounds values : 0 OK");
+        ALL_RIGHT);
   }
 
-  @Tag("long")
-  @ParameterizedTest
-  @ValueSource(
-      strings = {
+  static List<String> programs() {
+    return List.of(
         "allreduce",
         "reduce",
         "broadcast",
@@ -163,14 +133,35 @@ class TwoMachinesTest {
         "gather",
         "scatter",
         "sendrecv",
-        "hypercube"
-      })
+        "hypercube");
+  }
+
+  @Tag("long")
+  @ParameterizedTest
+  @MethodSource("programs")
   void everyProgram(String program) throws Exception {
     for (String security : List.of("auth", "tls")) {
-      run(
-          Map.of("NCCL4J_NETWORK_SECURITY", security),
-          program + " -t 2 -b 32 -e 8M -f 64 -n 2 -w 1",
-          "# Out of bounds values : 0 OK");
+      runLong(program, Map.of("NCCL4J_NETWORK_SECURITY", security));
     }
+  }
+
+  @Tag("long")
+  @ParameterizedTest
+  @MethodSource("programs")
+  void everyProgramOnUcx(String program) throws Exception {
+    requireUcx();
+    runLong(program, UCX);
+  }
+
+  private void runLong(String program, Map<String, String> network) throws Exception {
+    run(network, program + " -t 2 -b 32 -e 8M -f 64 -n 2 -w 1", ALL_RIGHT);
+  }
+
+  private static void requireUcx() {
+    String reason = Ucp.unavailableReason();
+    if (!reason.isEmpty()) {
+      System.out.println("UCX is not tested: " + reason);
+    }
+    assumeTrue(reason.isEmpty(), reason);
   }
 }

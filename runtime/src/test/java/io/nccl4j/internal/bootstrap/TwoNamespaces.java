@@ -1,5 +1,7 @@
 package io.nccl4j.internal.bootstrap;
 
+import static org.junit.jupiter.api.Assumptions.abort;
+
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -13,17 +15,29 @@ public final class TwoNamespaces {
   /** An address that no machine has. */
   private static final String NOWHERE = "02:00:00:00:00:99";
 
+  /** At most 12 characters, since an interface has at most 15. */
   private final String name;
+
   private final String subnet;
 
   /**
-   * Makes them.
+   * Makes them, or skips the test if that cannot be done here.
    *
-   * @param name begins the names of the namespaces, at most 12 characters
+   * @param prefix of their names, three characters
    * @param subnet the first three numbers of their addresses
-   * @throws IOException if that cannot be done here; the message says why
    */
-  public TwoNamespaces(String name, String subnet) throws IOException, InterruptedException {
+  public static TwoNamespaces require(String prefix, String subnet) throws InterruptedException {
+    try {
+      return new TwoNamespaces(prefix + ProcessHandle.current().pid() % 100_000, subnet);
+    } catch (IOException e) {
+      String reason =
+          "network namespaces cannot be made, which needs root and iproute2: " + e.getMessage();
+      System.out.println(reason);
+      return abort(reason);
+    }
+  }
+
+  private TwoNamespaces(String name, String subnet) throws IOException, InterruptedException {
     this.name = name;
     this.subnet = subnet;
     boolean made = false;
@@ -51,7 +65,7 @@ public final class TwoNamespaces {
     return name + (machine == 0 ? "a" : "b");
   }
 
-  /** The interface of a machine; it has at most 15 characters. */
+  /** The interface of a machine. */
   public String cable(int machine) {
     return namespace(machine) + "c";
   }

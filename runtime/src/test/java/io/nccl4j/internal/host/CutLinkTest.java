@@ -2,7 +2,6 @@ package io.nccl4j.internal.host;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.bootstrap.TwoNamespaces;
@@ -42,16 +41,7 @@ class CutLinkTest {
 
   @BeforeAll
   static void connect() throws Exception {
-    String reason = "";
-    try {
-      String name = "flt" + ProcessHandle.current().pid() % 100_000;
-      machines = new TwoNamespaces(name, "10.213.78");
-    } catch (IOException e) {
-      reason = e.getMessage();
-      System.out.println(
-          "network namespaces cannot be made for a test, which needs root and iproute2: " + reason);
-    }
-    assumeTrue(reason.isEmpty(), reason);
+    machines = TwoNamespaces.require("flt", "10.213.78");
   }
 
   @AfterAll

@@ -122,7 +122,7 @@ public final class FakeNetwork implements Network {
       }
       for (int piece = 0; piece < pieces && !underWay.isEmpty(); piece++) {
         Message message = underWay.peek();
-        if (message.tag >>> Port.KIND_SHIFT < Port.DATA) {
+        if (!MessageCheck.isData(message.tag)) {
           to.arrived.add(new Arrived(number, message));
           done(message);
         } else if (!moveData(message, number)) {
@@ -245,9 +245,7 @@ public final class FakeNetwork implements Network {
     public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
       synchronized (FakeNetwork.this) {
         check(peer);
-        if (tag >>> KIND_SHIFT < DATA) {
-          throw new IllegalArgumentException("small messages are not sent but posted");
-        }
+        MessageCheck.sent(tag, bytes);
         Request request = new Request();
         if (errors.get(peer) != null) {
           request.state = FAILED;
@@ -271,9 +269,7 @@ public final class FakeNetwork implements Network {
         long bodyBytes) {
       synchronized (FakeNetwork.this) {
         check(peer);
-        if (tag >>> KIND_SHIFT >= DATA || headBytes + bodyBytes > SMALL_BYTES) {
-          throw new IllegalArgumentException("no small message");
-        }
+        MessageCheck.posted(tag, headBytes + bodyBytes);
         if (errors.get(peer) == null) {
           byte[] copy = new byte[(int) (headBytes + bodyBytes)];
           MemorySegment all = MemorySegment.ofArray(copy);
@@ -309,9 +305,7 @@ public final class FakeNetwork implements Network {
     public long receive(int peer, long tag, MemorySegment memory, long offset, long bytes) {
       synchronized (FakeNetwork.this) {
         check(peer);
-        if (tag >>> KIND_SHIFT < DATA) {
-          throw new IllegalArgumentException("small messages are not received but landed");
-        }
+        MessageCheck.received(tag, bytes);
         Request request = new Request();
         request.tag = tag;
         request.memory = memory;

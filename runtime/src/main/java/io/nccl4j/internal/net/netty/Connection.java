@@ -363,7 +363,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   }
 
   private boolean takeData(ByteBuf in, Peer sender, long tag, int length, int begin) {
-    Transfer data = sender.expected(tag);
+    Transfer data = sender.receives().take(tag);
     if (data == null || data.bytes() != length) {
       lose(
           "it sent "

@@ -3,9 +3,12 @@ package io.nccl4j.internal.net.netty;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.net.MessageCheck;
 import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
+import io.nccl4j.internal.net.PeerTable;
 import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.net.RequestTable;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
@@ -16,9 +19,7 @@ import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import java.lang.foreign.MemorySegment;
 import java.net.InetSocketAddress;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Deque;
 import java.util.List;
 import java.util.UUID;
 import org.jspecify.annotations.Nullable;
@@ -41,9 +42,8 @@ final class NettyPort implements Port {
   private final OwnedLoop loop = new OwnedLoop();
   private final Channel listener;
   private final byte[] address;
-  private final List<@Nullable Peer> peers = new ArrayList<>();
-  private final List<Transfer> transfers = new ArrayList<>();
-  private final Deque<Transfer> free = new ArrayDeque<>();
+  private final PeerTable<Peer> peers = new PeerTable<>();
+  private final RequestTable<Transfer> transfers = new RequestTable<>(Transfer::new);
 
   /** Connections that are not proved yet, or wait until their peer has got a number. */
   private final List<Connection> strangers = new ArrayList<>();
@@ -164,8 +164,8 @@ final class NettyPort implements Port {
 
   /** The connection's other end has proved that it is {@code from}; whether it is welcome now. */
   void proved(Connection connection, UUID from) {
-    for (Peer peer : peers) {
-      if (peer != null && peer.address.id().equals(from)) {
+    for (Peer peer : peers.all()) {
+      if (peer.address.id().equals(from)) {
         settle(connection, peer);
         return;
       }
@@ -264,12 +264,7 @@ final class NettyPort implements Port {
   @Override
   public void addPeer(int peer, byte[] peerAddress) {
     own();
-    while (peers.size() <= peer) {
-      peers.add(null);
-    }
-    if (peers.get(peer) != null) {
-      throw new IllegalArgumentException("peer " + peer + " has an address already");
-    }
+    peers.requireFree(peer);
     Peer added = new Peer(peer, PortAddress.of(peerAddress));
     if (added.address.fingerprint().length != fingerprint().length) {
       throw new InvalidArgumentException(
@@ -280,7 +275,7 @@ final class NettyPort implements Port {
               + " TLS, this port is not",
           "give all processes the same NCCL4J_NETWORK_SECURITY");
     }
-    peers.set(peer, added);
+    peers.add(peer, added);
     for (Connection connection : List.copyOf(strangers)) {
       if (added.address.id().equals(connection.provedId())) {
         settle(connection, added);
@@ -291,7 +286,7 @@ final class NettyPort implements Port {
   @Override
   public void watch(int number) {
     own();
-    Peer peer = peer(number);
+    Peer peer = peers.get(number);
     if (peer.error() == null) {
       NioSocketChannel channel = channel();
       adopt(channel, peer).watch();
@@ -303,15 +298,12 @@ final class NettyPort implements Port {
   @Override
   public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
     own();
-    checkLength(tag, bytes);
-    if (tag >>> KIND_SHIFT < DATA) {
-      throw new IllegalArgumentException("small messages are not sent but posted");
-    }
+    MessageCheck.sent(tag, bytes);
     Peer to = connected(peer);
     if (to == null) {
-      return failedRequest();
+      return transfers.failed();
     }
-    Transfer data = transfer();
+    Transfer data = transfers.take();
     long request = data.begin(tag, memory, offset, bytes);
     to.send(tag, data);
     return request;
@@ -328,10 +320,7 @@ final class NettyPort implements Port {
       long bodyOffset,
       long bodyBytes) {
     own();
-    checkLength(tag, headBytes + bodyBytes);
-    if (tag >>> KIND_SHIFT >= DATA) {
-      throw new IllegalArgumentException("data is not posted but sent");
-    }
+    MessageCheck.posted(tag, headBytes + bodyBytes);
     Peer to = connected(peer);
     if (to != null) {
       to.post(tag, head, headOffset, (int) headBytes, body, bodyOffset, (int) bodyBytes);
@@ -340,7 +329,7 @@ final class NettyPort implements Port {
 
   /** A peer to which there is a connection, or soon will be; null if it has failed. */
   private @Nullable Peer connected(int number) {
-    Peer peer = peer(number);
+    Peer peer = peers.get(number);
     if (peer.error() != null) {
       return null;
     }
@@ -365,67 +354,20 @@ final class NettyPort implements Port {
   @Override
   public long receive(int peer, long tag, MemorySegment memory, long offset, long bytes) {
     own();
-    if (tag >>> KIND_SHIFT < DATA) {
-      throw new IllegalArgumentException("small messages are not received but landed");
-    }
-    checkLength(tag, bytes);
-    Peer from = peer(peer);
+    MessageCheck.received(tag, bytes);
+    Peer from = peers.get(peer);
     if (from.error() != null) {
-      return failedRequest();
+      return transfers.failed();
     }
-    Transfer data = transfer();
+    Transfer data = transfers.take();
     long request = data.begin(tag, memory, offset, bytes);
-    from.expect(data);
-    return request;
-  }
-
-  private static void checkLength(long tag, long bytes) {
-    long most = tag >>> KIND_SHIFT < DATA ? SMALL_BYTES : Integer.MAX_VALUE;
-    if (bytes < 0 || bytes > most) {
-      throw new IllegalArgumentException(bytes + " bytes; a message of this kind has 0 to " + most);
-    }
-  }
-
-  private Peer peer(int number) {
-    Peer peer = number < 0 || number >= peers.size() ? null : peers.get(number);
-    if (peer == null) {
-      throw new InvalidArgumentException("there is no peer " + number, "add it first");
-    }
-    return peer;
-  }
-
-  private Transfer transfer() {
-    Transfer again = free.poll();
-    if (again != null) {
-      return again;
-    }
-    Transfer another = new Transfer(transfers.size());
-    transfers.add(another);
-    return another;
-  }
-
-  private long failedRequest() {
-    Transfer never = transfer();
-    long request = never.begin(0, MemorySegment.NULL, 0, 0);
-    never.end(FAILED);
+    from.receives().add(data);
     return request;
   }
 
   @Override
   public int state(long request) {
-    if (request == NONE) {
-      return COMPLETE;
-    }
-    Transfer transfer = transfers.get(Transfer.indexOf(request));
-    if (!transfer.is(request)) {
-      throw new IllegalArgumentException("that request was given back");
-    }
-    int state = transfer.state();
-    if (state != PENDING) {
-      transfer.retire();
-      free.push(transfer);
-    }
-    return state;
+    return transfers.state(request);
   }
 
   @Override
@@ -473,13 +415,13 @@ final class NettyPort implements Port {
 
   @Override
   public @Nullable String error(int peer) {
-    return peer(peer).error();
+    return peers.get(peer).error();
   }
 
   @Override
   public boolean isFlushed() {
-    for (Peer peer : peers) {
-      if (peer != null && peer.error() == null) {
+    for (Peer peer : peers.all()) {
+      if (peer.error() == null) {
         Connection connection = peer.open();
         if (peer.hasWaiting() || connection != null && !connection.isFlushed()) {
           return false;
@@ -505,8 +447,8 @@ final class NettyPort implements Port {
     }
     own();
     isClosed = true;
-    for (Peer peer : peers) {
-      if (peer != null && peer.error() == null) {
+    for (Peer peer : peers.all()) {
+      if (peer.error() == null) {
         for (Connection connection : new Connection[] {peer.open(), peer.watch()}) {
           if (connection != null && farewell) {
             connection.bidFarewell();

@@ -1,11 +1,10 @@
 package io.nccl4j.internal.net.netty;
 
+import io.nccl4j.internal.net.Expected;
 import io.nccl4j.internal.net.Port;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Queue;
 import org.jspecify.annotations.Nullable;
 
@@ -19,7 +18,7 @@ final class Peer {
   final int number;
   final PortAddress address;
   private final Queue<Waiting> waiting = new ArrayDeque<>();
-  private final List<Transfer> receives = new ArrayList<>();
+  private final Expected<Transfer> receives = new Expected<>();
   private @Nullable Connection open;
   private @Nullable Connection dialing;
   private @Nullable Connection watch;
@@ -122,19 +121,9 @@ final class Peer {
     return !waiting.isEmpty();
   }
 
-  /** Data is wanted from it. */
-  void expect(Transfer data) {
-    receives.add(data);
-  }
-
-  /** The oldest receive with a tag, which is none of those expected from now on. */
-  @Nullable Transfer expected(long tag) {
-    for (int i = 0; i < receives.size(); i++) {
-      if (receives.get(i).tag() == tag) {
-        return receives.remove(i);
-      }
-    }
-    return null;
+  /** Data that is wanted from it. */
+  Expected<Transfer> receives() {
+    return receives;
   }
 
   /** Nothing comes from it or goes to it any more. */
@@ -143,10 +132,7 @@ final class Peer {
       return;
     }
     error = why;
-    for (Transfer receive : receives) {
-      receive.end(Port.FAILED);
-    }
-    receives.clear();
+    receives.fail();
     for (Waiting unsent : waiting) {
       if (unsent.data != null) {
         unsent.data.end(Port.FAILED);

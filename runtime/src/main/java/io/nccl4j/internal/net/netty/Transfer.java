@@ -1,59 +1,31 @@
 package io.nccl4j.internal.net.netty;
 
 import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.net.Request;
 import java.lang.foreign.MemorySegment;
 
-/** A request: data that is sent or received. Reused. */
-final class Transfer {
-  final int index;
-  private long tag;
+/** Data that a connection sends or receives. */
+final class Transfer extends Request {
   private MemorySegment memory = MemorySegment.NULL;
   private long offset;
-  private long bytes;
   private long moved;
-  private int state = Port.COMPLETE;
-  private int generation;
 
   Transfer(int index) {
-    this.index = index;
+    super(index);
   }
 
   /** Begins anew; returns the request's number. */
-  long begin(long tag, MemorySegment memory, long offset, long bytes) {
-    this.tag = tag;
-    this.memory = memory;
-    this.offset = offset;
-    this.bytes = bytes;
+  long begin(long tag, MemorySegment in, long at, long length) {
+    memory = in;
+    offset = at;
     moved = 0;
-    state = Port.PENDING;
-    generation++;
-    return (long) generation << Integer.SIZE | index + 1L;
-  }
-
-  /** Which transfer a request is of. */
-  static int indexOf(long request) {
-    return (int) request - 1;
-  }
-
-  boolean is(long request) {
-    return (int) (request >>> Integer.SIZE) == generation;
-  }
-
-  long tag() {
-    return tag;
-  }
-
-  long bytes() {
-    return bytes;
-  }
-
-  int state() {
-    return state;
+    begin(tag, length);
+    return number();
   }
 
   /** What has not moved yet. */
   long left() {
-    return bytes - moved;
+    return bytes() - moved;
   }
 
   /** The next part of the memory, of at most {@code most} bytes. */
@@ -70,20 +42,14 @@ final class Transfer {
   /** So many more have moved; the last of them complete it. */
   void move(long length) {
     moved += length;
-    if (moved == bytes) {
+    if (left() == 0) {
       end(Port.COMPLETE);
     }
   }
 
-  /** Given back: its request is no more. */
-  void retire() {
-    generation++;
-  }
-
-  void end(int as) {
-    if (state == Port.PENDING) {
-      state = as;
-      memory = MemorySegment.NULL;
-    }
+  @Override
+  public void end(int as) {
+    super.end(as);
+    memory = MemorySegment.NULL;
   }
 }

@@ -15,8 +15,11 @@ final class UcxHeader {
   /** Tag of {@link UcxFrame}s. Tags of data are negative. */
   static final long FRAME = 0;
 
-  /** Tag of a port's last message. */
+  /** Tag of a port's last message when it is closed. */
   static final long FAREWELL = 1;
+
+  /** Tag of a port's last message when it is aborted. */
+  static final long ABORT = 2;
 
   private static final MemorySegment MEMORY = MemoryAccess.everything();
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -29,6 +32,11 @@ final class UcxHeader {
     MEMORY.set(LONG, at, sender);
     MEMORY.set(LONG, at + TAG, tag);
     MEMORY.set(LONG, at + NUMBER, number);
+  }
+
+  /** Whether a tag is one of a port's last message. */
+  static boolean isLast(long tag) {
+    return tag == FAREWELL || tag == ABORT;
   }
 
   static long sender(long at) {

@@ -1,8 +1,6 @@
 package io.nccl4j.internal.net.ucx;
 
-import io.nccl4j.internal.net.Port;
-import java.util.ArrayList;
-import java.util.List;
+import io.nccl4j.internal.net.Expected;
 import org.jspecify.annotations.Nullable;
 
 /** What a port knows of another one: its endpoint, what is to leave, what it is to bring. */
@@ -13,7 +11,10 @@ final class UcxPeer {
   final int number;
   final UcxAddress address;
 
-  /** What UCX calls the way there. */
+  /** Data that is wanted from it. */
+  final Expected<UcxTransfer> receives = new Expected<>();
+
+  /** UCX's handle for the connection to it. */
   long endpoint = NONE;
 
   /** Messages that were sent to it, and that came from it. */
@@ -32,7 +33,6 @@ final class UcxPeer {
   /** The request that closes its endpoint. */
   long closing = NONE;
 
-  private final List<UcxTransfer> receives = new ArrayList<>();
   private @Nullable String error;
 
   UcxPeer(int number, UcxAddress address) {
@@ -44,32 +44,19 @@ final class UcxPeer {
     return error;
   }
 
+  /** Whether messages can be exchanged with it. */
+  boolean isOpen() {
+    return endpoint != NONE && error == null;
+  }
+
   /** Whether it has failed and UCX is done with it. */
   boolean isClosed() {
     return error != null && endpoint == NONE;
   }
 
-  /** Data is wanted from it. */
-  void expect(UcxTransfer data) {
-    receives.add(data);
-  }
-
-  /** The oldest receive with a tag, which is none of those expected from now on. */
-  @Nullable UcxTransfer expected(long tag) {
-    for (int i = 0; i < receives.size(); i++) {
-      if (receives.get(i).tag() == tag) {
-        return receives.remove(i);
-      }
-    }
-    return null;
-  }
-
   /** Nothing more is expected from it. */
   void fail(String why) {
     error = why;
-    for (UcxTransfer receive : receives) {
-      receive.end(Port.FAILED);
-    }
-    receives.clear();
+    receives.fail();
   }
 }

@@ -1,61 +1,66 @@
 package io.nccl4j.internal.net.ucx;
 
-import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.bindings.Ucp;
 import io.nccl4j.bindings.UcpWorker;
+import io.nccl4j.internal.net.MessageCheck;
+import io.nccl4j.internal.net.PeerTable;
 import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.net.RequestTable;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.security.SecureRandom;
 import java.time.Duration;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Deque;
 import java.util.List;
 import java.util.function.BooleanSupplier;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A worker of UCX that sends active messages, and its endpoints.
  *
- * <p>Whom a message is from, its header says: the id of the port, which only those know who were
- * told its address. Small messages of a step leave as one message, a frame. Data that UCX announces
- * goes from the peer's memory to where it is wanted; other data comes with the message, and is
- * copied once.
+ * <p>The header of a message says whom it is from: it holds the port's id, which only those know
+ * who were given the port's address. Small messages of a step leave as one message, a frame. Data
+ * that UCX announces goes from the peer's memory to where it is wanted; other data comes with the
+ * message, and is copied once.
  */
 final class UcxPort implements Port, UcpWorker.Listener {
+  private static final Logger LOG = LogManager.getLogger(UcxPort.class);
+
   private static final Landing NOBODY =
       (peer, tag, memory, offset, bytes) -> {
-        throw new IllegalStateException("a message comes although nobody polls");
+        throw new IllegalStateException("a message has come outside of a poll");
       };
 
   /** Most rounds of progress in one poll. */
   private static final int ROUNDS = 16;
 
-  /** Most bytes that are kept of ports that have no number yet. */
-  private static final long EARLY_BYTES = 1 << 20;
+  /** Data up to this size is not announced: a receive is there already, and a copy is cheaper. */
+  private static final long EAGER_BYTES = 128 << 10;
 
   /**
    * How long a port that closes waits for its peers to hear it. UCX drops what a peer has not read
-   * of a connection that has ended, so who says why it goes must not go at once. Peers that nobody
-   * polls are polled by their daemon, some ten times in this time.
+   * of a connection that has ended, so a port must not end at once after its last message. Peers
+   * that nobody polls are polled by their daemon, some ten times in this time.
    */
   private static final long FAREWELL_NANOS = 100_000_000;
 
-  /** How long a worker must be without events before it is destroyed, and may be with them. */
+  /** How long a port that is aborted waits for its last messages to leave. */
+  private static final long ABORT_NANOS = 10_000_000;
+
+  /** How long a worker must be without events before it is destroyed. */
   private static final long QUIET_NANOS = 20_000_000;
 
+  /** When it is destroyed in any case. */
   private static final long MOST_NANOS = 2_000_000_000;
 
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG_UNALIGNED;
-
-  /** A message from a port that has no number yet. */
-  private record Early(long sender, long number, long tag, byte[] content) {}
 
   /** Data that was announced, and where it is to go. */
   private record Announced(UcxPeer from, UcxTransfer to, long descriptor) {}
@@ -63,32 +68,22 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private final Ucp context;
   private final UcpWorker worker;
   private final UcxAddress address;
-  private final long connectNanos;
   private final Arena arena = Arena.ofShared();
   private final MemorySegment everything = MemoryAccess.everything();
+  private final UcxOutbox outbox;
+  private final UcxEndpoints endpoints;
+  private final UcxEarly early = new UcxEarly();
+  private final PeerTable<UcxPeer> peers = new PeerTable<>();
 
-  private final List<@Nullable UcxPeer> peers = new ArrayList<>();
-  private final List<UcxTransfer> transfers = new ArrayList<>();
-  private final Deque<UcxTransfer> freeTransfers = new ArrayDeque<>();
-  private final Deque<UcxFrame> freeFrames = new ArrayDeque<>();
-
-  /** Peers with messages that have not left. */
-  private final List<UcxPeer> open = new ArrayList<>();
-
-  /** Frames that UCX has not done with. */
-  private final List<UcxFrame> leaving = new ArrayList<>();
-
-  /** Peers whose endpoints are being connected, and those that are being closed. */
-  private final List<UcxPeer> connecting = new ArrayList<>();
-
-  private final List<UcxPeer> closing = new ArrayList<>();
+  private final RequestTable<UcxTransfer> transfers =
+      new RequestTable<>(
+          index -> new UcxTransfer(index, arena.allocate(UcxHeader.BYTES, Long.BYTES).address()));
 
   /** What arrived during progress and is seen to after it. */
   private final List<Announced> announced = new ArrayList<>();
 
+  /** Peers that were heard of, and are not connected to yet. */
   private final List<UcxPeer> heard = new ArrayList<>();
-  private final List<Early> early = new ArrayList<>();
-  private long earlyBytes;
 
   /** The peer that a message came from last, and often comes from next. */
   private @Nullable UcxPeer latest;
@@ -96,9 +91,15 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private Landing landing = NOBODY;
   private int moved;
   private int failures;
-  private long flushing = UcxPeer.NONE;
-  private boolean hasSent;
   private boolean isClosed;
+
+  /**
+   * Whether nothing had failed when it was closed. UCX connects two workers by messages of its own.
+   * Before 1.14, it stops the process by a failed assertion if a worker is destroyed while such a
+   * message waits for a connection, and does not say whether one does. So the workers of these
+   * versions are destroyed only after a regular end.
+   */
+  private boolean isSound;
 
   /** Whether it has closed all its endpoints, or begun to. */
   private boolean isDropped;
@@ -108,7 +109,6 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   UcxPort(Ucp context, Duration connectTimeout) {
     this.context = context;
-    connectNanos = connectTimeout.toNanos();
     UcpWorker made = null;
     UcxAddress own = null;
     try {
@@ -136,6 +136,8 @@ final class UcxPort implements Port, UcpWorker.Listener {
     }
     worker = made;
     address = own;
+    outbox = new UcxOutbox(worker, address.id(), arena);
+    endpoints = new UcxEndpoints(worker, outbox, connectTimeout.toNanos(), this::failed);
   }
 
   // ---- peers
@@ -148,32 +150,19 @@ final class UcxPort implements Port, UcpWorker.Listener {
   @Override
   public void addPeer(int peer, byte[] peerAddress) {
     own();
-    while (peers.size() <= peer) {
-      peers.add(null);
-    }
-    if (peers.get(peer) != null) {
-      throw new IllegalArgumentException("peer " + peer + " has an address already");
-    }
+    peers.requireFree(peer);
     UcxPeer added = new UcxPeer(peer, UcxAddress.of(peerAddress));
-    peers.set(peer, added);
-    if (early.stream().anyMatch(one -> one.sender == added.address.id())) {
+    peers.add(peer, added);
+    if (early.isFrom(added.address.id())) {
       hear(added);
     }
   }
 
-  /** UCX lets the system ask the other end's system; in vain while data is out. */
+  /** Connects: UCX lets the system ask the other end's system, but not while data is out. */
   @Override
   public void watch(int peer) {
     own();
-    connect(peer(peer));
-  }
-
-  private UcxPeer peer(int number) {
-    UcxPeer peer = number < 0 || number >= peers.size() ? null : peers.get(number);
-    if (peer == null) {
-      throw new InvalidArgumentException("there is no peer " + number, "add it first");
-    }
-    return peer;
+    endpoints.open(peers.get(peer));
   }
 
   private @Nullable UcxPeer sender(long id) {
@@ -181,8 +170,8 @@ final class UcxPort implements Port, UcpWorker.Listener {
     if (last != null && last.address.id() == id) {
       return last;
     }
-    for (UcxPeer peer : peers) {
-      if (peer != null && peer.address.id() == id) {
+    for (UcxPeer peer : peers.all()) {
+      if (peer.address.id() == id) {
         latest = peer;
         return peer;
       }
@@ -192,30 +181,12 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   /** A peer to which there is an endpoint; null if it has failed. */
   private @Nullable UcxPeer connected(int number) {
-    UcxPeer peer = peer(number);
-    connect(peer);
+    UcxPeer peer = peers.get(number);
+    endpoints.open(peer);
     return peer.error() == null ? peer : null;
   }
 
-  /** Whoever hears from a peer connects to it: else it would not hear of its end. */
-  private void connect(UcxPeer peer) {
-    if (peer.endpoint != UcxPeer.NONE || peer.error() != null) {
-      return;
-    }
-    try {
-      peer.endpoint = worker.open(peer.address.worker(), peer.number);
-    } catch (IllegalStateException e) {
-      failed(peer, "it can't be connected to: " + e.getMessage());
-      return;
-    }
-    peer.since = System.nanoTime();
-    // A frame of no messages shows the other end who is there.
-    UcxFrame hello = frame();
-    leave(peer, hello);
-    peer.connecting = worker.flush(peer.endpoint);
-    connecting.add(peer);
-  }
-
+  /** A port connects to peers it hears from: otherwise it would not notice their end. */
   private void hear(UcxPeer peer) {
     if (!heard.contains(peer)) {
       heard.add(peer);
@@ -233,17 +204,8 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private void end(UcxPeer peer, String why) {
     moved++;
     peer.fail(why);
-    UcxFrame unsent = peer.open;
-    if (unsent != null) {
-      peer.open = null;
-      open.remove(peer);
-      unsent.clear();
-      freeFrames.push(unsent);
-    }
-    if (peer.endpoint != UcxPeer.NONE) {
-      // Not here: this may be called by UCX itself.
-      closing.add(peer);
-    }
+    outbox.drop(peer);
+    endpoints.close(peer);
   }
 
   // ---- what goes
@@ -259,118 +221,35 @@ final class UcxPort implements Port, UcpWorker.Listener {
       long bodyOffset,
       long bodyBytes) {
     own();
-    checkLength(tag, headBytes + bodyBytes);
-    if (tag >>> KIND_SHIFT >= DATA) {
-      throw new IllegalArgumentException("data is not posted but sent");
-    }
+    MessageCheck.posted(tag, headBytes + bodyBytes);
     UcxPeer to = connected(peer);
-    if (to == null) {
-      return;
+    if (to != null) {
+      outbox.post(to, tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
     }
-    UcxFrame frame = to.open;
-    if (frame != null && !frame.fits(headBytes + bodyBytes)) {
-      flush(to);
-      open.remove(to);
-      frame = null;
-    }
-    if (frame == null) {
-      frame = frame();
-      to.open = frame;
-      open.add(to);
-    }
-    frame.add(tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
-  }
-
-  private UcxFrame frame() {
-    UcxFrame again = freeFrames.poll();
-    return again != null ? again : new UcxFrame(arena.allocate(UcxFrame.size(), Long.BYTES));
   }
 
   @Override
   public void flush() {
     own();
-    flushAll();
-  }
-
-  private void flushAll() {
-    while (!open.isEmpty()) {
-      flush(open.removeLast());
-    }
-  }
-
-  private void flush(UcxPeer peer) {
-    UcxFrame frame = peer.open;
-    if (frame != null) {
-      peer.open = null;
-      leave(peer, frame);
-    }
-  }
-
-  private void leave(UcxPeer peer, UcxFrame frame) {
-    if (peer.error() != null) {
-      frame.clear();
-      freeFrames.push(frame);
-      return;
-    }
-    UcxHeader.write(frame.header(), address.id(), UcxHeader.FRAME, peer.sent++);
-    frame.request =
-        worker.send(
-            peer.endpoint,
-            frame.header(),
-            UcxHeader.BYTES,
-            frame.content(),
-            frame.bytes(),
-            UcpWorker.EAGER);
-    hasSent = true;
-    moved++;
-    if (UcpWorker.isOver(frame.request)) {
-      // Where it has failed, so has the peer, which UCX says by itself.
-      frame.clear();
-      freeFrames.push(frame);
-    } else {
-      leaving.add(frame);
-    }
+    outbox.flush();
   }
 
   @Override
   public long send(int peer, long tag, MemorySegment memory, long offset, long bytes) {
     own();
-    checkLength(tag, bytes);
-    if (tag >>> KIND_SHIFT < DATA) {
-      throw new IllegalArgumentException("small messages are not sent but posted");
-    }
+    MessageCheck.sent(tag, bytes);
     UcxPeer to = connected(peer);
-    if (to == null) {
-      return failedRequest();
+    if (to != null) {
+      outbox.flush(to);
     }
-    if (to.open != null) {
-      flush(to);
-      open.remove(to);
-      if (to.error() != null) {
-        return failedRequest();
-      }
+    if (to == null || !to.isOpen()) {
+      return transfers.failed();
     }
-    UcxTransfer data = transfer();
+    UcxTransfer data = transfers.take();
     long number = data.begin(to, tag, nativeAddress(memory, offset, bytes), bytes);
-    UcxHeader.write(data.header, address.id(), tag, to.sent++);
-    data.moving(
-        worker.send(
-            to.endpoint,
-            data.header,
-            UcxHeader.BYTES,
-            data.memory(),
-            bytes,
-            UcpWorker.ANY_PROTOCOL));
-    hasSent = true;
-    moved++;
+    int protocol = bytes <= EAGER_BYTES ? UcpWorker.EAGER : UcpWorker.ANY_PROTOCOL;
+    data.moving(outbox.send(to, data.header, tag, data.memory(), bytes, protocol));
     return number;
-  }
-
-  private static void checkLength(long tag, long bytes) {
-    long most = tag >>> KIND_SHIFT < DATA ? SMALL_BYTES : Integer.MAX_VALUE;
-    if (bytes < 0 || bytes > most) {
-      throw new IllegalArgumentException(bytes + " bytes; a message of this kind has 0 to " + most);
-    }
   }
 
   private static long nativeAddress(MemorySegment memory, long offset, long bytes) {
@@ -389,17 +268,14 @@ final class UcxPort implements Port, UcpWorker.Listener {
   @Override
   public long receive(int peer, long tag, MemorySegment memory, long offset, long bytes) {
     own();
-    if (tag >>> KIND_SHIFT < DATA) {
-      throw new IllegalArgumentException("small messages are not received but landed");
-    }
-    checkLength(tag, bytes);
-    UcxPeer from = peer(peer);
+    MessageCheck.received(tag, bytes);
+    UcxPeer from = peers.get(peer);
     if (from.error() != null) {
-      return failedRequest();
+      return transfers.failed();
     }
-    UcxTransfer data = transfer();
+    UcxTransfer data = transfers.take();
     long number = data.begin(from, tag, nativeAddress(memory, offset, bytes), bytes);
-    from.expect(data);
+    from.receives.add(data);
     return number;
   }
 
@@ -409,14 +285,15 @@ final class UcxPort implements Port, UcpWorker.Listener {
       return;
     }
     UcxPeer from = sender(UcxHeader.sender(header));
+    long tag = UcxHeader.tag(header);
     if (isClosed) {
-      if (from != null && from.error() == null && UcxHeader.tag(header) == UcxHeader.FAREWELL) {
+      if (from != null && from.error() == null && UcxHeader.isLast(tag)) {
         end(from, "it has closed its port");
       }
     } else if (from == null) {
-      keep(header, data, bytes);
+      early.keep(header, data, bytes);
     } else if (isNext(from, UcxHeader.number(header))) {
-      take(from, UcxHeader.tag(header), everything, data, bytes);
+      take(from, tag, everything, data, bytes);
     }
   }
 
@@ -453,10 +330,12 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   private void take(UcxPeer from, long tag, MemorySegment memory, long at, long bytes) {
-    if (tag == UcxHeader.FAREWELL) {
-      end(from, "it has closed its port");
-    } else if (tag == UcxHeader.FRAME) {
+    if (tag == UcxHeader.FRAME) {
       takeFrame(from, memory, at, at + bytes);
+    } else if (tag == UcxHeader.FAREWELL) {
+      end(from, "it has closed its port");
+    } else if (tag == UcxHeader.ABORT) {
+      failed(from, "its connection has ended: its port was aborted");
     } else {
       UcxTransfer data = wanted(from, tag, bytes);
       if (data != null) {
@@ -473,7 +352,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
       long tag = memory.get(LONG, at);
       long bytes = memory.get(LONG, at + Long.BYTES);
       at += UcxFrame.MESSAGE_HEADER_BYTES;
-      if (tag < 0 || bytes < 0 || bytes > end - at) {
+      if (MessageCheck.isData(tag) || bytes < 0 || bytes > end - at) {
         failed(from, "it has sent a message of " + bytes + " bytes where " + (end - at) + " are");
         return;
       }
@@ -484,7 +363,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   private @Nullable UcxTransfer wanted(UcxPeer from, long tag, long bytes) {
-    UcxTransfer data = from.expected(tag);
+    UcxTransfer data = from.receives.take(tag);
     if (data != null && data.bytes() == bytes) {
       return data;
     }
@@ -500,81 +379,21 @@ final class UcxPort implements Port, UcpWorker.Listener {
     return null;
   }
 
-  /** Keeps a message until its sender has a number. */
-  private void keep(long header, long data, long bytes) {
-    long sender = UcxHeader.sender(header);
-    if (earlyBytes + bytes > EARLY_BYTES) {
-      // What follows it is out of order, which fails the sender as soon as it is known.
-      return;
-    }
-    earlyBytes += bytes;
-    byte[] content = new byte[(int) bytes];
-    MemorySegment.copy(everything, ValueLayout.JAVA_BYTE, data, content, 0, content.length);
-    early.add(new Early(sender, UcxHeader.number(header), UcxHeader.tag(header), content));
-  }
-
-  private void takeEarly(UcxPeer from) {
-    for (Early one : List.copyOf(early)) {
-      if (one.sender == from.address.id()) {
-        early.remove(one);
-        earlyBytes -= one.content.length;
-        if (isNext(from, one.number)) {
-          take(from, one.tag, MemorySegment.ofArray(one.content), 0, one.content.length);
-        }
-      }
-    }
-  }
-
   @Override
   public void failed(long of, byte status) {
-    UcxPeer peer = peers.get((int) of);
-    if (peer != null) {
-      failed(
-          peer,
-          "its connection has ended: its process died, or its machine is out of reach ("
-              + Ucp.text(status)
-              + ")");
-    }
-  }
-
-  // ---- requests
-
-  private UcxTransfer transfer() {
-    UcxTransfer again = freeTransfers.poll();
-    if (again != null) {
-      return again;
-    }
-    long header = arena.allocate(UcxHeader.BYTES, Long.BYTES).address();
-    UcxTransfer another = new UcxTransfer(transfers.size(), header);
-    transfers.add(another);
-    return another;
-  }
-
-  private long failedRequest() {
-    UcxTransfer never = transfer();
-    long number = never.begin(null, 0, 0, 0);
-    never.end(FAILED);
-    return number;
-  }
-
-  @Override
-  public int state(long request) {
-    if (request == NONE) {
-      return COMPLETE;
-    }
-    UcxTransfer transfer = transfers.get(UcxTransfer.indexOf(request));
-    if (!transfer.is(request)) {
-      throw new IllegalArgumentException("that request was given back");
-    }
-    int state = transfer.state();
-    if (state != PENDING) {
-      transfer.retire();
-      freeTransfers.push(transfer);
-    }
-    return state;
+    failed(
+        peers.get((int) of),
+        "its connection has ended: its process died, or its machine is out of reach ("
+            + Ucp.text(status)
+            + ")");
   }
 
   // ---- progress
+
+  @Override
+  public int state(long request) {
+    return transfers.state(request);
+  }
 
   @Override
   public int poll(Landing to) {
@@ -583,17 +402,19 @@ final class UcxPort implements Port, UcpWorker.Listener {
     landing = to;
     try {
       greet();
-      flushAll();
+      outbox.flush();
       for (int round = 0; round < ROUNDS && worker.progress() != 0; round++) {
         moved++;
         startReceives();
       }
       startReceives();
-      seeTo();
+      outbox.settle();
+      greet();
+      endpoints.settle();
     } finally {
       landing = NOBODY;
     }
-    return moved;
+    return moved + outbox.moved();
   }
 
   private void startReceives() {
@@ -612,62 +433,18 @@ final class UcxPort implements Port, UcpWorker.Listener {
     announced.clear();
   }
 
-  /** What is rare. */
-  private void seeTo() {
-    if (!leaving.isEmpty()) {
-      leaving.removeIf(this::hasLeft);
-    }
-    greet();
-    if (!connecting.isEmpty()) {
-      connecting.removeIf(this::isConnected);
-    }
-    if (!closing.isEmpty()) {
-      closing.removeIf(this::hasClosed);
-    }
-  }
-
   /** Connects to those who were heard of, and takes what they have sent before they were known. */
   private void greet() {
     while (!heard.isEmpty()) {
       UcxPeer peer = heard.removeLast();
-      connect(peer);
-      takeEarly(peer);
-    }
-  }
-
-  private boolean hasLeft(UcxFrame frame) {
-    if (UcpWorker.status(frame.request) == UcpWorker.IN_PROGRESS) {
-      return false;
-    }
-    UcpWorker.free(frame.request);
-    frame.clear();
-    freeFrames.push(frame);
-    return true;
-  }
-
-  private boolean isConnected(UcxPeer peer) {
-    byte status = UcpWorker.status(peer.connecting);
-    if (status == UcpWorker.IN_PROGRESS && peer.error() == null) {
-      if (peer.came == 0 && System.nanoTime() - peer.since > connectNanos) {
-        failed(peer, "it did not answer within " + connectNanos / 1_000_000 + " ms");
-      } else {
-        return false;
+      endpoints.open(peer);
+      for (UcxEarly.Message one : early.take(peer.address.id())) {
+        if (isNext(peer, one.number())) {
+          MemorySegment content = MemorySegment.ofArray(one.content());
+          take(peer, one.tag(), content, 0, one.content().length);
+        }
       }
     }
-    UcpWorker.free(peer.connecting);
-    return true;
-  }
-
-  private boolean hasClosed(UcxPeer peer) {
-    if (peer.closing == UcxPeer.NONE) {
-      peer.closing = worker.close(peer.endpoint);
-    }
-    if (UcpWorker.status(peer.closing) == UcpWorker.IN_PROGRESS) {
-      return false;
-    }
-    UcpWorker.free(peer.closing);
-    peer.endpoint = UcxPeer.NONE;
-    return true;
   }
 
   @Override
@@ -677,71 +454,61 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   @Override
   public @Nullable String error(int peer) {
-    return peer(peer).error();
+    return peers.get(peer).error();
   }
 
   @Override
   public boolean isFlushed() {
     own();
-    flushAll();
-    if (flushing == UcxPeer.NONE && hasSent) {
-      hasSent = false;
-      flushing = worker.flush();
-    }
-    if (UcpWorker.status(flushing) == UcpWorker.IN_PROGRESS) {
-      return false;
-    }
-    UcpWorker.free(flushing);
-    flushing = UcxPeer.NONE;
-    return !hasSent;
+    return outbox.isFlushed();
   }
 
   // ---- the end
 
   @Override
   public void close() {
-    end(true);
+    end(UcxHeader.FAREWELL);
   }
 
   @Override
   public void abort() {
-    end(false);
+    end(UcxHeader.ABORT);
   }
 
-  private void end(boolean farewell) {
+  private void end(long lastWord) {
     if (isClosed) {
       return;
     }
     isClosed = true;
     closedAt = System.nanoTime();
     quietSince = closedAt;
-    if (farewell) {
-      flushAll();
-      bidFarewell();
+    boolean isAborted = lastWord == UcxHeader.ABORT;
+    isSound = !isAborted && failures == 0;
+    if (!isAborted) {
+      outbox.flush();
+    }
+    for (UcxPeer peer : peers.all()) {
+      if (peer.isOpen()) {
+        long header = transfers.take().header;
+        UcpWorker.free(outbox.send(peer, header, lastWord, 0, 0, UcpWorker.EAGER));
+      }
+    }
+    if (isAborted) {
+      progressUntil(outbox::isFlushed, ABORT_NANOS);
+    } else {
       // What is under way may end before that is heard; the users' memory is theirs again then.
       progressUntil(() -> !isMoving() || isAlone(), FAREWELL_NANOS);
     }
-    if (!farewell || isMoving()) {
+    if (isAborted || isMoving()) {
       drop();
-      progressUntil(this::areClosed, MOST_NANOS);
+      progressUntil(endpoints::areClosed, MOST_NANOS);
     }
     ClosedPorts.add(this);
   }
 
-  private void bidFarewell() {
-    for (UcxPeer peer : peers) {
-      if (peer != null && peer.error() == null && peer.endpoint != UcxPeer.NONE) {
-        UcxTransfer last = transfer();
-        UcxHeader.write(last.header, address.id(), UcxHeader.FAREWELL, peer.sent++);
-        UcpWorker.free(
-            worker.send(peer.endpoint, last.header, UcxHeader.BYTES, 0, 0, UcpWorker.EAGER));
-      }
-    }
-  }
-
   /** Whether UCX may touch the memory of users. */
   private boolean isMoving() {
-    for (UcxTransfer transfer : transfers) {
+    for (UcxTransfer transfer : transfers.all()) {
       if (transfer.isMoving()) {
         return true;
       }
@@ -751,20 +518,14 @@ final class UcxPort implements Port, UcpWorker.Listener {
 
   private void drop() {
     isDropped = true;
-    for (UcxPeer peer : peers) {
-      if (peer != null && peer.error() == null) {
+    for (UcxPeer peer : peers.all()) {
+      if (peer.error() == null) {
         end(peer, "this port is closed");
       }
     }
   }
 
-  /**
-   * Goes on to close a port that is closed for its users, and says when it is done.
-   *
-   * <p>UCX connects two workers by messages of its own. A worker that is destroyed while such a
-   * message waits for its connection ends the process by a failed assertion (1.13; newer ones do
-   * not). How far they are, it does not say, so a worker gets a moment without events before.
-   */
+  /** Goes on to close a port that is closed for its users, and says when it is done. */
   boolean isDestroyed() {
     long now = System.nanoTime();
     if (worker.progress() != 0) {
@@ -777,33 +538,31 @@ final class UcxPort implements Port, UcpWorker.Listener {
       }
       drop();
     }
-    boolean isOver = areClosed() && now - quietSince > QUIET_NANOS;
+    boolean isOver = endpoints.areClosed() && now - quietSince > QUIET_NANOS;
     if (!isOver && now - closedAt < MOST_NANOS) {
       return false;
     }
-    UcpWorker.free(flushing);
-    connecting.forEach(peer -> UcpWorker.free(peer.connecting));
-    leaving.forEach(frame -> UcpWorker.free(frame.request));
-    worker.close();
-    context.close();
-    arena.close();
+    if (isOver && isSound || Ucp.isAtLeast(1, 14)) {
+      outbox.close();
+      endpoints.free();
+      worker.close();
+      context.close();
+      arena.close();
+    } else {
+      LOG.debug("what UCX {} holds for a failed port is never given back", Ucp.version());
+    }
     return true;
   }
 
-  /** Whether all peers have heard the farewell, to which they close their endpoint, or failed. */
+  /** Whether all peers have heard the last message, at which they close their end, or failed. */
   private boolean isAlone() {
-    closing.removeIf(this::hasClosed);
-    for (UcxPeer peer : peers) {
-      if (peer != null && peer.error() == null && peer.endpoint != UcxPeer.NONE) {
+    boolean ignored = endpoints.areClosed();
+    for (UcxPeer peer : peers.all()) {
+      if (peer.isOpen()) {
         return false;
       }
     }
     return true;
-  }
-
-  private boolean areClosed() {
-    closing.removeIf(this::hasClosed);
-    return closing.isEmpty();
   }
 
   /** Gives UCX a moment: no peer can hold up a port that closes. */

@@ -2,60 +2,35 @@ package io.nccl4j.internal.net.ucx;
 
 import io.nccl4j.bindings.UcpWorker;
 import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.net.Request;
 import org.jspecify.annotations.Nullable;
 
-/** A request: data that is sent or received. Reused. */
-final class UcxTransfer {
-  final int index;
-
+/** Data that UCX sends or receives. */
+final class UcxTransfer extends Request {
   /** Address of the header that it sends. */
   final long header;
 
-  private int generation;
   private @Nullable UcxPeer peer;
-  private long tag;
   private long memory;
-  private long bytes;
-  private int state = Port.COMPLETE;
 
   /** UCX's request, as {@link UcpWorker} returns them. */
-  private long request;
+  private long request = UcpWorker.OK;
 
   UcxTransfer(int index, long header) {
-    this.index = index;
+    super(index);
     this.header = header;
   }
 
   /** Begins anew; returns the request's number. */
-  long begin(@Nullable UcxPeer with, long withTag, long address, long length) {
+  long begin(UcxPeer with, long tag, long address, long length) {
     peer = with;
-    tag = withTag;
     memory = address;
-    bytes = length;
-    state = Port.PENDING;
-    request = UcpWorker.OK;
-    generation++;
-    return (long) generation << Integer.SIZE | index + 1L;
-  }
-
-  static int indexOf(long number) {
-    return (int) number - 1;
-  }
-
-  boolean is(long number) {
-    return (int) (number >>> Integer.SIZE) == generation;
-  }
-
-  long tag() {
-    return tag;
+    begin(tag, length);
+    return number();
   }
 
   long memory() {
     return memory;
-  }
-
-  long bytes() {
-    return bytes;
   }
 
   /** UCX moves it from now on. */
@@ -66,22 +41,17 @@ final class UcxTransfer {
     }
   }
 
-  void end(int as) {
-    if (state == Port.PENDING) {
-      state = as;
-    }
-  }
-
-  int state() {
-    if (state == Port.PENDING && request != UcpWorker.OK) {
+  @Override
+  public int state() {
+    if (super.state() == Port.PENDING && request != UcpWorker.OK) {
       byte status = UcpWorker.status(request);
-      // What is left of a closed endpoint UCX does not touch any more, whether it says so or not.
+      // UCX does not touch what is left of a closed endpoint, even if it never says that it ended.
       if (status != UcpWorker.IN_PROGRESS || peer != null && peer.isClosed()) {
         UcpWorker.free(request);
-        state = status == UcpWorker.OK ? Port.COMPLETE : Port.FAILED;
+        end(status == UcpWorker.OK ? Port.COMPLETE : Port.FAILED);
       }
     }
-    return state;
+    return super.state();
   }
 
   /** Whether UCX may touch its memory. */
@@ -89,9 +59,9 @@ final class UcxTransfer {
     return request != UcpWorker.OK && state() == Port.PENDING;
   }
 
-  /** Given back: its number is no more. */
-  void retire() {
-    generation++;
+  @Override
+  protected void retire() {
+    super.retire();
     peer = null;
     request = UcpWorker.OK;
   }
