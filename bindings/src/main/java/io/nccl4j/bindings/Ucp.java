@@ -21,6 +21,12 @@ public final class Ucp implements AutoCloseable {
   private static final int MAJOR = 1;
   private static final int MINOR = 13;
 
+  /**
+   * Older versions fail an assertion if a connection breaks, or its worker is destroyed, while
+   * messages that UCX itself connects with wait for it.
+   */
+  private static final int SOUND_MINOR = 14;
+
   private static final int MAX_TEXT = 1024;
 
   /** Room for the structures of newer versions, too: their masks say which fields count. */
@@ -88,13 +94,15 @@ public final class Ucp implements AutoCloseable {
   }
 
   /**
-   * Whether the library is of a version or newer.
+   * What is known to be wrong with this version of the library; empty if nothing is.
    *
    * @throws UnsupportedOperationException if the library is not there
    */
-  public static boolean isAtLeast(int major, int minor) {
+  public static String defect() {
     int[] v = versions();
-    return v[0] > major || v[0] == major && v[1] >= minor;
+    return v[0] == 1 && v[1] < SOUND_MINOR
+        ? "UCX " + version() + " can end the whole process when a peer dies while connecting"
+        : "";
   }
 
   private static int[] versions() {

@@ -109,15 +109,19 @@ final class NetworkChecks {
 
   private Check ucx() {
     String problem = ucxProblem.get();
-    return problem.isEmpty()
+    if (!problem.isEmpty()) {
+      return Check.fail(
+          "libucp",
+          problem,
+          "install UCX 1.14 or newer, set "
+              + Ucp.VARIABLE
+              + " to the path of its libucp, or unset "
+              + ENGINE);
+    }
+    String defect = Ucp.defect();
+    return defect.isEmpty()
         ? Check.ok("libucp", "found: UCX carries data between machines")
-        : Check.fail(
-            "libucp",
-            problem,
-            "install UCX 1.13 or newer, name its libucp in "
-                + Ucp.VARIABLE
-                + ", or unset "
-                + ENGINE);
+        : Check.warn("libucp", defect, "install UCX 1.14 or newer");
   }
 
   private Check pmix() {

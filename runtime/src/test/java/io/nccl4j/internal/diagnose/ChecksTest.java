@@ -2,6 +2,7 @@ package io.nccl4j.internal.diagnose;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
@@ -9,6 +10,7 @@ import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.Fact;
 import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.Feature;
+import io.nccl4j.bindings.Ucp;
 import io.nccl4j.diagnose.Diagnosis.Check;
 import io.nccl4j.diagnose.Diagnosis.Status;
 import io.nccl4j.diagnose.SharedMemorySegment;
@@ -148,12 +150,16 @@ class ChecksTest {
   // ---- several machines
 
   private List<Check> network(String problem, Map<String, String> environment) {
+    return network(problem, environment, "no libucp");
+  }
+
+  private List<Check> network(String problem, Map<String, String> environment, String noUcx) {
     FeatureInfo feature =
         new FeatureInfo(Feature.NETWORK_RANKS, problem.isEmpty(), "Netty", problem);
     BackendInfo host =
         new BackendInfo(Backend.HOST, "", "", List.of(), List.of(), List.of(feature), List.of());
     return new NetworkChecks(
-            new MachineFiles(root, environment), host, () -> "no libpmix", () -> "no libucp")
+            new MachineFiles(root, environment), host, () -> "no libpmix", () -> noUcx)
         .run();
   }
 
@@ -237,6 +243,15 @@ class ChecksTest {
     assertEquals(Status.FAIL, missing.status());
     assertEquals("no libucp", missing.found());
     assertTrue(missing.remedy().contains("NCCL4J_UCX_LIBRARY"), missing::toString);
+  }
+
+  @Test
+  void oldLibucpIsFoundFaulty() {
+    String reason = Ucp.unavailableReason();
+    assumeTrue(reason.isEmpty(), reason);
+    Check found = find(network("", Map.of("NCCL4J_NETWORK", "ucx"), ""), "libucp");
+    boolean isOld = Ucp.version().startsWith("1.13.");
+    assertEquals(isOld ? Status.WARN : Status.OK, found.status());
   }
 
   // ---- GPUs

@@ -17,8 +17,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
-import org.apache.logging.log4j.LogManager;
-import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -30,8 +28,6 @@ import org.jspecify.annotations.Nullable;
  * message, and is copied once.
  */
 final class UcxPort implements Port, UcpWorker.Listener {
-  private static final Logger LOG = LogManager.getLogger(UcxPort.class);
-
   private static final Landing NOBODY =
       (peer, tag, memory, offset, bytes) -> {
         throw new IllegalStateException("a message has come outside of a poll");
@@ -43,12 +39,15 @@ final class UcxPort implements Port, UcpWorker.Listener {
   /** Data up to this size is not announced: a receive is there already, and a copy is cheaper. */
   private static final long EAGER_BYTES = 128 << 10;
 
+  /** How long a port that closes waits for data that is under way. */
+  private static final long DATA_NANOS = 100_000_000;
+
   /**
-   * How long a port that closes waits for its peers to hear it. UCX drops what a peer has not read
-   * of a connection that has ended, so a port must not end at once after its last message. Peers
-   * that nobody polls are polled by their daemon, some ten times in this time.
+   * How long its endpoints are kept, in the background, for peers to hear that it is closed. UCX
+   * drops what a peer has not read of a connection that has ended. Peers that nobody polls are
+   * polled by their daemon every few ms, later on a busy machine.
    */
-  private static final long FAREWELL_NANOS = 100_000_000;
+  private static final long FAREWELL_NANOS = 1_000_000_000;
 
   /** How long a port that is aborted waits for its last messages to leave. */
   private static final long ABORT_NANOS = 10_000_000;
@@ -92,14 +91,6 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private int moved;
   private int failures;
   private boolean isClosed;
-
-  /**
-   * Whether nothing had failed when it was closed. UCX connects two workers by messages of its own.
-   * Before 1.14, it stops the process by a failed assertion if a worker is destroyed while such a
-   * message waits for a connection, and does not say whether one does. So the workers of these
-   * versions are destroyed only after a regular end.
-   */
-  private boolean isSound;
 
   /** Whether it has closed all its endpoints, or begun to. */
   private boolean isDropped;
@@ -483,7 +474,6 @@ final class UcxPort implements Port, UcpWorker.Listener {
     closedAt = System.nanoTime();
     quietSince = closedAt;
     boolean isAborted = lastWord == UcxHeader.ABORT;
-    isSound = !isAborted && failures == 0;
     if (!isAborted) {
       outbox.flush();
     }
@@ -497,7 +487,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
       progressUntil(outbox::isFlushed, ABORT_NANOS);
     } else {
       // What is under way may end before that is heard; the users' memory is theirs again then.
-      progressUntil(() -> !isMoving() || isAlone(), FAREWELL_NANOS);
+      progressUntil(() -> !isMoving() || isAlone(), DATA_NANOS);
     }
     if (isAborted || isMoving()) {
       drop();
@@ -542,15 +532,11 @@ final class UcxPort implements Port, UcpWorker.Listener {
     if (!isOver && now - closedAt < MOST_NANOS) {
       return false;
     }
-    if (isOver && isSound || Ucp.isAtLeast(1, 14)) {
-      outbox.close();
-      endpoints.free();
-      worker.close();
-      context.close();
-      arena.close();
-    } else {
-      LOG.debug("what UCX {} holds for a failed port is never given back", Ucp.version());
-    }
+    outbox.close();
+    endpoints.free();
+    worker.close();
+    context.close();
+    arena.close();
     return true;
   }
 

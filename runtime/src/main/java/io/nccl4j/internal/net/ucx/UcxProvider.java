@@ -8,11 +8,15 @@ import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.NetworkProvider;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /** Finds out whether UCX is there and may be used. */
 public final class UcxProvider implements NetworkProvider {
   static final String NAME = "ucx";
+
+  private static final Logger LOG = LogManager.getLogger(UcxProvider.class);
 
   /** For the service loader. */
   public UcxProvider() {}
@@ -40,6 +44,10 @@ public final class UcxProvider implements NetworkProvider {
     if (!reason.isEmpty()) {
       throw missing(reason, null);
     }
+    String defect = Ucp.defect();
+    if (!defect.isEmpty()) {
+      LOG.warn("{}; install 1.14 or newer", defect);
+    }
     return new UcxNetwork(config);
   }
 
@@ -47,8 +55,9 @@ public final class UcxProvider implements NetworkProvider {
     BackendUnavailableException missing =
         new BackendUnavailableException(
             "the network ucx cannot be used: " + reason,
-            "install UCX 1.13 or newer (Debian and Ubuntu: libucx0), or name its libucp in "
-                + Ucp.VARIABLE);
+            "install UCX 1.14 or newer (Debian and Ubuntu: libucx0), or set "
+                + Ucp.VARIABLE
+                + " to the path of its libucp");
     missing.initCause(cause);
     return missing;
   }
