@@ -67,10 +67,6 @@ final class UcpLibrary {
   static final MethodHandle EP_CREATE = status("ucp_ep_create", JAVA_LONG, ADDRESS, ADDRESS);
   // ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
   static final MethodHandle EP_CLOSE = request("ucp_ep_close_nbx", JAVA_LONG, JAVA_LONG);
-  // ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
-  static final MethodHandle EP_FLUSH = request("ucp_ep_flush_nbx", JAVA_LONG, JAVA_LONG);
-  // ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t *param)
-  static final MethodHandle WORKER_FLUSH = request("ucp_worker_flush_nbx", JAVA_LONG, JAVA_LONG);
   // ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header,
   //     size_t header_length, const void *buffer, size_t count, const ucp_request_param_t *param)
   static final MethodHandle SEND =

@@ -332,24 +332,6 @@ public final class UcpWorker implements AutoCloseable {
     }
   }
 
-  /** A request that is done when what was sent to an endpoint has left. */
-  public long flush(long endpoint) {
-    try {
-      return (long) UcpLibrary.EP_FLUSH.invokeExact(endpoint, plain);
-    } catch (Throwable e) {
-      throw Libc.unchecked(e);
-    }
-  }
-
-  /** A request that is done when all that was sent has left. */
-  public long flush() {
-    try {
-      return (long) UcpLibrary.WORKER_FLUSH.invokeExact(worker, plain);
-    } catch (Throwable e) {
-      throw Libc.unchecked(e);
-    }
-  }
-
   /**
    * Moves what can be moved.
    *

@@ -44,7 +44,6 @@ final class UcxEndpoints {
     }
     peer.since = System.nanoTime();
     outbox.greet(peer);
-    peer.connecting = worker.flush(peer.endpoint);
     connecting.add(peer);
   }
 
@@ -65,18 +64,16 @@ final class UcxEndpoints {
     }
   }
 
+  /** Whether there is nothing to wait for: whoever hears from this port answers. */
   private boolean isConnected(UcxPeer peer) {
-    byte status = UcpWorker.status(peer.connecting);
-    if (status == UcpWorker.IN_PROGRESS && peer.error() == null) {
-      if (peer.came == 0 && System.nanoTime() - peer.since > connectNanos) {
-        onFailure.accept(peer, "it did not answer within " + connectNanos / 1_000_000 + " ms");
-      } else {
-        return false;
-      }
+    if (peer.came > 0 || peer.error() != null) {
+      return true;
     }
-    UcpWorker.free(peer.connecting);
-    peer.connecting = UcxPeer.NONE;
-    return true;
+    if (System.nanoTime() - peer.since > connectNanos) {
+      onFailure.accept(peer, "it did not answer within " + connectNanos / 1_000_000 + " ms");
+      return true;
+    }
+    return false;
   }
 
   private boolean hasClosed(UcxPeer peer) {
@@ -95,10 +92,5 @@ final class UcxEndpoints {
   boolean areClosed() {
     closing.removeIf(this::hasClosed);
     return closing.isEmpty();
-  }
-
-  /** Gives UCX's requests back. */
-  void free() {
-    connecting.forEach(peer -> UcpWorker.free(peer.connecting));
   }
 }

@@ -24,8 +24,6 @@ final class UcxOutbox {
   /** Frames that UCX has not done with. */
   private final List<UcxFrame> leaving = new ArrayList<>();
 
-  private long flushing = UcxPeer.NONE;
-  private boolean hasSent;
   private int moved;
 
   /**
@@ -43,7 +41,6 @@ final class UcxOutbox {
   /** Sends one message; returns UCX's request. */
   long send(UcxPeer to, long header, long tag, long data, long bytes, int protocol) {
     UcxHeader.write(header, sender, tag, to.sent++);
-    hasSent = true;
     moved++;
     return worker.send(to.endpoint, header, UcxHeader.BYTES, data, bytes, protocol);
   }
@@ -148,19 +145,11 @@ final class UcxOutbox {
     return true;
   }
 
-  /** Whether all that was sent has left this process; moves on when the worker does. */
+  /** Whether nothing that was posted is on its way to UCX. */
   boolean isFlushed() {
     flush();
-    if (flushing == UcxPeer.NONE && hasSent) {
-      hasSent = false;
-      flushing = worker.flush();
-    }
-    if (UcpWorker.status(flushing) == UcpWorker.IN_PROGRESS) {
-      return false;
-    }
-    UcpWorker.free(flushing);
-    flushing = UcxPeer.NONE;
-    return !hasSent;
+    settle();
+    return leaving.isEmpty();
   }
 
   /** How many messages were sent since this was asked last. */
@@ -172,7 +161,6 @@ final class UcxOutbox {
 
   /** Gives UCX's requests back. */
   void close() {
-    UcpWorker.free(flushing);
     leaving.forEach(frame -> UcpWorker.free(frame.request));
   }
 }

@@ -25,10 +25,8 @@ final class UcxPeer {
   /** Small messages that have not left. */
   @Nullable UcxFrame open;
 
-  /** When it was connected to, by {@link System#nanoTime}, and the request that proves it. */
+  /** When it was connected to, by {@link System#nanoTime}. */
   long since;
-
-  long connecting = NONE;
 
   /** The request that closes its endpoint. */
   long closing = NONE;

@@ -237,7 +237,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
       return transfers.failed();
     }
     UcxTransfer data = transfers.take();
-    long number = data.begin(to, tag, nativeAddress(memory, offset, bytes), bytes);
+    long number = data.beginSend(to, tag, nativeAddress(memory, offset, bytes), bytes);
     int protocol = bytes <= EAGER_BYTES ? UcpWorker.EAGER : UcpWorker.ANY_PROTOCOL;
     data.moving(outbox.send(to, data.header, tag, data.memory(), bytes, protocol));
     return number;
@@ -265,7 +265,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
       return transfers.failed();
     }
     UcxTransfer data = transfers.take();
-    long number = data.begin(from, tag, nativeAddress(memory, offset, bytes), bytes);
+    long number = data.beginReceive(from, tag, nativeAddress(memory, offset, bytes), bytes);
     from.receives.add(data);
     return number;
   }
@@ -448,10 +448,11 @@ final class UcxPort implements Port, UcpWorker.Listener {
     return peers.get(peer).error();
   }
 
+  /** What UCX has taken leaves before the farewell does, which {@link #close} waits for. */
   @Override
   public boolean isFlushed() {
     own();
-    return outbox.isFlushed();
+    return outbox.isFlushed() && transfers.all().stream().noneMatch(UcxTransfer::isSending);
   }
 
   // ---- the end
@@ -477,14 +478,17 @@ final class UcxPort implements Port, UcpWorker.Listener {
     if (!isAborted) {
       outbox.flush();
     }
+    List<UcxTransfer> last = new ArrayList<>();
     for (UcxPeer peer : peers.all()) {
       if (peer.isOpen()) {
-        long header = transfers.take().header;
-        UcpWorker.free(outbox.send(peer, header, lastWord, 0, 0, UcpWorker.EAGER));
+        UcxTransfer word = transfers.take();
+        long ignored = word.beginSend(peer, lastWord, 0, 0);
+        word.moving(outbox.send(peer, word.header, lastWord, 0, 0, UcpWorker.EAGER));
+        last.add(word);
       }
     }
     if (isAborted) {
-      progressUntil(outbox::isFlushed, ABORT_NANOS);
+      progressUntil(() -> last.stream().noneMatch(UcxTransfer::isMoving), ABORT_NANOS);
     } else {
       // What is under way may end before that is heard; the users' memory is theirs again then.
       progressUntil(() -> !isMoving() || isAlone(), DATA_NANOS);
@@ -533,7 +537,6 @@ final class UcxPort implements Port, UcpWorker.Listener {
       return false;
     }
     outbox.close();
-    endpoints.free();
     worker.close();
     context.close();
     arena.close();

@@ -11,6 +11,7 @@ final class UcxTransfer extends Request {
   final long header;
 
   private @Nullable UcxPeer peer;
+  private boolean isSend;
   private long memory;
 
   /** UCX's request, as {@link UcpWorker} returns them. */
@@ -21,8 +22,19 @@ final class UcxTransfer extends Request {
     this.header = header;
   }
 
-  /** Begins anew; returns the request's number. */
-  long begin(UcxPeer with, long tag, long address, long length) {
+  /** Begins to send; returns the request's number. */
+  long beginSend(UcxPeer to, long tag, long address, long length) {
+    isSend = true;
+    return begin(to, tag, address, length);
+  }
+
+  /** Begins to receive; returns the request's number. */
+  long beginReceive(UcxPeer from, long tag, long address, long length) {
+    isSend = false;
+    return begin(from, tag, address, length);
+  }
+
+  private long begin(UcxPeer with, long tag, long address, long length) {
     peer = with;
     memory = address;
     begin(tag, length);
@@ -57,6 +69,11 @@ final class UcxTransfer extends Request {
   /** Whether UCX may touch its memory. */
   boolean isMoving() {
     return request != UcpWorker.OK && state() == Port.PENDING;
+  }
+
+  /** Whether it is a send that UCX has not done with. */
+  boolean isSending() {
+    return isSend && isMoving();
   }
 
   @Override
