@@ -101,8 +101,7 @@ public interface Port extends AutoCloseable {
   long receive(int peer, long tag, MemorySegment memory, long offset, long bytes);
 
   /**
-   * How far a request is. Whoever hears that it is not {@link #PENDING} any more has given it back
-   * by that.
+   * How far a request is. Any answer but {@link #PENDING} is the last: the request is given back.
    */
   int state(long request);
 

@@ -4,8 +4,8 @@ import io.nccl4j.internal.net.Port.Landing;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A port and whose it is. Whoever waits for something from the network takes it, polls and gives it
- * back; {@link NetworkDaemon} does so for ports that nobody has looked after.
+ * A port and its owner. A thread that waits for something from the network takes the port, polls it
+ * and gives it back; {@link NetworkDaemon} does so for ports that no thread has polled lately.
  */
 public final class PortCell {
   private static final int FREE = 0;
@@ -45,7 +45,7 @@ public final class PortCell {
     return owner.getPlain() == FREE && owner.compareAndSet(FREE, OWNED);
   }
 
-  /** Ends that, and lets leave what was sent. Whoever closes the port never does. */
+  /** Gives it back, after what was sent has left. An owner that closes the port keeps it. */
   public void disown() {
     try {
       last.run();

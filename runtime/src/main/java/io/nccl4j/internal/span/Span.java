@@ -86,7 +86,7 @@ public final class Span extends Outside {
 
   private volatile boolean hasAsked;
 
-  /** Whoever asks has a reason to fail, and is better told by that than by who is gone by now. */
+  /** A rank that asks is about to fail: its own reason says more than who is gone by now. */
   private volatile boolean isAsking;
 
   // By the owner.
@@ -418,20 +418,20 @@ public final class Span extends Outside {
     }
   }
 
-  /** By each owner, the daemon too. */
+  /** What every owner does last, including the daemon. */
   private void atEnd() {
     NcclException lost = !isClosed && !isAsking && lookForLost() ? found : null;
     if (lost != null) {
-      // The ranks of this host may wait for others there than this rank, if it waits at all.
+      // Other ranks of this host may wait for that one even if this rank does not.
       own.failUnlessClosed(lost);
     }
     tellOthers();
   }
 
   /**
-   * At an owner's end, or at the next one's. This rank may have failed because another one of its
-   * host did, whose own news may come later: whoever talks to this rank hears of both before it
-   * sees the port closed.
+   * Tells the others that ranks of this host have failed. This rank may have failed because another
+   * one of its host did, whose own news may come later; ranks that talk to this one hear of both
+   * before they see the port closed.
    */
   private void tellOthers() {
     if (!untold || isClosed) {

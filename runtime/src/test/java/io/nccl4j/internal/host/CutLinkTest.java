@@ -98,7 +98,7 @@ class CutLinkTest {
     "wait 3, waiting"
   })
   void itIsNoticedOnBothSides(String command, String begun) throws Exception {
-    // Whoever waits for a message does so alone, and the leaders have nothing to do.
+    // A rank that waits for a message waits alone, and the leaders have nothing to do.
     boolean waits = command.startsWith("wait");
     List<ChildJvm> busy = waits ? ranks.subList(1, 2) : ranks;
     for (ChildJvm rank : busy) {

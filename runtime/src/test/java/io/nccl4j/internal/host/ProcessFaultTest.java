@@ -27,8 +27,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 /**
  * The rows of {@link HostFaultTest} whose faults need processes. A process that is killed is named
  * by all others, at once; one that is stopped and goes on before a deadline has passed changes
- * nothing. Whoever is left gives everything back. Kills during small and large operations are in
- * {@link HostsTest}.
+ * nothing. The ranks that are left give everything back. Kills during small and large operations
+ * are in {@link HostsTest}.
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)

@@ -25,9 +25,9 @@ public final class Relay implements AutoCloseable {
   /** What becomes of bytes on their way. */
   private enum State {
     WHOLE,
-    /** They wait, and so do those behind them: the ends' buffers fill up. */
+    /** They wait, and the buffers of both ends fill up. */
     STALLED,
-    /** They vanish, and so does the news that an end has closed. */
+    /** They vanish, as does the news that an end has closed. */
     CUT
   }
 

@@ -10,8 +10,8 @@ import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A network of Netty's ports that are reached through a {@link Relay}: each tells the others an
- * address there.
+ * A network of Netty's ports that puts a {@link Relay} between them: the address that a port gives
+ * out is one of the relay.
  */
 public final class RelayedNetwork implements Network {
   /** Where the TCP port is in the address of one of Netty's ports. */

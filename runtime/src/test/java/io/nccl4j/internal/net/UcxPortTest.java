@@ -76,7 +76,7 @@ final class UcxPortTest extends PortContract {
     }
   }
 
-  /** Whoever sends before its number is known there is heard all the same, and in order. */
+  /** Messages that come before their sender has a number are kept, in order. */
   @Test
   void messagesMayComeBeforeTheirSenderIsKnown() {
     try (Network network = open();

@@ -113,7 +113,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     return since;
   }
 
-  /** Whom this end has dialed. */
+  /** The peer that this end has dialed; null if the other end has. */
   @Nullable Peer dialed() {
     return dialed;
   }
