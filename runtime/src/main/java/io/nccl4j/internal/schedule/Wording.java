@@ -141,21 +141,20 @@ public final class Wording {
   public static String behind(int rank, long last, String call) {
     return "rank "
         + rank
-        + " (its last collective is "
-        + ordinal(last)
-        + (last == 0 ? "" : ": " + call)
-        + ")";
-  }
-
-  private static String ordinal(long seq) {
-    return seq == 0 ? "no collective at all" : "collective #" + seq;
+        + (last == 0
+            ? " (it has called no collective yet)"
+            : " (its last collective is #" + last + ": " + call + ")");
   }
 
   /** A rank has left that an operation needs. */
   public static PeerFailedException left(String operation, int peer, long last) {
     return new PeerFailedException(
         peer,
-        operation + ": rank " + peer + " left the communicator before, after " + ordinal(last),
+        operation
+            + ": rank "
+            + peer
+            + " left the communicator before "
+            + (last == 0 ? "it called any collective" : "that, after collective #" + last),
         "let every rank issue the same operations before it closes the communicator");
   }
 
