@@ -160,13 +160,13 @@ public final class Wording {
 
   // ---- communicators that cannot be used
 
-  /** It is closed. */
+  /** The refusal of a call on a closed communicator. */
   public InvalidUsageException closed() {
     return new InvalidUsageException(
         "communicator " + communicator + " is closed", "create a new one");
   }
 
-  /** It has failed before. */
+  /** The refusal of a call on a communicator that has failed. */
   public NcclException failed(NcclException cause) {
     return Failures.again(
         cause,
@@ -175,7 +175,7 @@ public final class Wording {
         cause.failedRanks());
   }
 
-  /** It cannot be closed yet. */
+  /** The refusal to close a communicator that has operations in an open group. */
   public InvalidUsageException inOpenGroup() {
     return new InvalidUsageException(
         "communicator " + communicator + " has operations in an open group",

@@ -39,7 +39,7 @@ final class VectorFold implements FoldKernel {
 
   private static final MemorySegment.Scope FOREVER = MEMORY.scope();
 
-  /** Of memory that is freed when nobody refers to it any more, and cannot be closed. */
+  /** The scopes of memory that is garbage collected and cannot be closed. */
   private static final @Nullable Class<?> COLLECTED = collected();
 
   /**
