@@ -31,4 +31,6 @@ module io.nccl4j.runtime {
   provides io.nccl4j.internal.spi.BackendProvider with
       io.nccl4j.internal.cuda.CudaProvider,
       io.nccl4j.internal.host.HostProvider;
+  provides org.apache.logging.log4j.spi.Provider with
+      io.nccl4j.internal.core.ErrorsToStderr;
 }

@@ -219,6 +219,10 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code count} elements
    * @param recv {@code count} elements; may be {@code send}
    * @param count elements per rank, the same on all ranks
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void allReduce(
       DeviceBuffer send, DeviceBuffer recv, long count, DataType type, ReduceOp op, Stream stream);
@@ -230,6 +234,10 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code count} elements on the root; unused on other ranks
    * @param recv {@code count} elements; may be {@code send}
    * @param root 0 … nranks−1, the same on all ranks
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void broadcast(
       @Nullable DeviceBuffer send,
@@ -246,6 +254,10 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code count} elements
    * @param recv {@code count} elements on the root; unused on other ranks
    * @param root 0 … nranks−1, the same on all ranks
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void reduce(
       DeviceBuffer send,
@@ -262,6 +274,10 @@ public interface Communicator extends AutoCloseable {
    *
    * @param send {@code sendCount} elements
    * @param recv {@code nranks·sendCount} elements
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void allGather(
       DeviceBuffer send, DeviceBuffer recv, long sendCount, DataType type, Stream stream);
@@ -272,6 +288,10 @@ public interface Communicator extends AutoCloseable {
    *
    * @param send {@code nranks·recvCount} elements
    * @param recv {@code recvCount} elements
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void reduceScatter(
       DeviceBuffer send,
@@ -288,6 +308,10 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code nranks·count} elements
    * @param recv {@code nranks·count} elements, not overlapping {@code send}
    * @param count elements per block
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void allToAll(DeviceBuffer send, DeviceBuffer recv, long count, DataType type, Stream stream);
 
@@ -298,6 +322,10 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code sendCount} elements
    * @param recv {@code nranks·sendCount} elements on the root; unused on other ranks
    * @param root 0 … nranks−1, the same on all ranks
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void gather(
       DeviceBuffer send,
@@ -314,6 +342,10 @@ public interface Communicator extends AutoCloseable {
    * @param send {@code nranks·recvCount} elements on the root; unused on other ranks
    * @param recv {@code recvCount} elements
    * @param root 0 … nranks−1, the same on all ranks
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void scatter(
       @Nullable DeviceBuffer send,
@@ -332,6 +364,10 @@ public interface Communicator extends AutoCloseable {
    *     recvDisplacements[j]}
    * @param recvCounts nranks counts, the same on all ranks
    * @param recvDisplacements nranks offsets in elements; blocks must not overlap
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void allGatherV(
       DeviceBuffer send,
@@ -348,6 +384,10 @@ public interface Communicator extends AutoCloseable {
    * @param send as many elements as the sum of {@code recvCounts}
    * @param recv {@code recvCounts[rank]} elements
    * @param recvCounts nranks counts, the same on all ranks
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void reduceScatterV(
       DeviceBuffer send,
@@ -366,6 +406,10 @@ public interface Communicator extends AutoCloseable {
    * @param sendDisplacements nranks offsets in elements
    * @param recvCounts nranks counts, in elements
    * @param recvDisplacements nranks offsets in elements; received blocks must not overlap
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void allToAllV(
       DeviceBuffer send,
@@ -384,6 +428,10 @@ public interface Communicator extends AutoCloseable {
    * @param sendCount elements this rank sends; equals the root's {@code recvCounts[rank]}
    * @param recv on the root, receives {@code recvCounts[j]} elements of rank <i>j</i> at element
    *     {@code recvDisplacements[j]}; unused on other ranks, as are the two arrays
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void gatherV(
       DeviceBuffer send,
@@ -402,6 +450,10 @@ public interface Communicator extends AutoCloseable {
    * @param send on the root, {@code sendCounts[j]} elements for rank <i>j</i> at element {@code
    *     sendDisplacements[j]}; unused on other ranks, as are the two arrays
    * @param recvCount elements this rank receives; equals the root's {@code sendCounts[rank]}
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void scatterV(
       @Nullable DeviceBuffer send,
@@ -422,6 +474,10 @@ public interface Communicator extends AutoCloseable {
    *
    * @param send {@code count} elements
    * @param peer the receiving rank, 0 … nranks−1
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void send(DeviceBuffer send, long count, DataType type, int peer, Stream stream);
 
@@ -431,12 +487,21 @@ public interface Communicator extends AutoCloseable {
    *
    * @param recv {@code count} elements
    * @param peer the sending rank, 0 … nranks−1
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void recv(DeviceBuffer recv, long count, DataType type, int peer, Stream stream);
 
   /**
    * Queues a barrier and returns before it is complete; on each rank's stream, it completes only
    * after every rank has reached it.
+   *
+   * @throws InvalidArgumentException if an argument is wrong; nothing is queued
+   * @throws InvalidUsageException if this communicator, the stream or a buffer is closed, or
+   *     another thread uses this communicator or the stream; nothing is queued
+   * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void barrier(Stream stream);
 

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.Locale;
+
 /**
  * The element types of NCCL. The ordinal of each constant equals NCCL's {@code ncclDataType_t}
  * code.
@@ -88,17 +90,20 @@ public enum DataType {
   }
 
   /**
-   * The type with the given nccl-tests name ({@code float}, {@code half}, {@code int8}, …).
+   * The type with the given nccl-tests name ({@code float}, {@code half}, {@code int8}, …), or with
+   * the name of its constant in letters of either case ({@code float32}, {@code FLOAT16}).
    *
    * @throws InvalidArgumentException if no type has this name; the message lists all names
    */
   public static DataType ofLabel(String label) {
     StringBuilder known = new StringBuilder();
     for (DataType type : values()) {
-      if (type.label.equals(label)) {
+      if (type.label.equals(label) || type.name().equalsIgnoreCase(label)) {
         return type;
       }
       known.append(known.isEmpty() ? "" : ", ").append(type.label);
+      String constant = type.name().toLowerCase(Locale.ROOT);
+      known.append(constant.equals(type.label) ? "" : " or " + constant);
     }
     throw new InvalidArgumentException("unknown data type '" + label + "'", "use one of: " + known);
   }

@@ -98,7 +98,9 @@ public interface Device {
    * Uses a caller's native memory as a buffer, without copying. On the host backend, any native
    * segment of a shared, automatic or global arena will do; on {@code cuda} the segment must be
    * memory that CUDA can reach. Ranks in other processes cannot see such memory, so operations with
-   * them go through a staging area.
+   * them go through a staging area, which takes several times as long for large buffers. Memory of
+   * a shared arena, which could be closed at any time, is reduced somewhat more slowly than that of
+   * an automatic or the global one, which is as fast as allocated memory.
    *
    * @param segment remains the caller's: it must be alive while operations use it, and closing the
    *     buffer does not affect it

@@ -37,7 +37,8 @@ import java.util.OptionalInt;
  *
  * <p>Across machines the unique id goes through the launcher where it has PMIx or PMI, version 1.
  * Others pass on no secret. On one machine the process with rank 0 leaves the unique id in a folder
- * that only its user can enter, under a name that identifies the job. Across machines {@code
+ * that only its user can enter, under a name that identifies the job. nccl4j's own variables name
+ * none: set {@code NCCL4J_JOB} to any name, the same in all processes. Across machines {@code
  * NCCL4J_RENDEZVOUS_DIR} names such a folder that they all share, or {@code NCCL4J_RENDEZVOUS}, as
  * {@code tcp://host:port}, says where the process with rank 0 listens, and {@code NCCL4J_SECRET} or
  * {@code NCCL4J_SECRET_FILE} has a secret of all processes: then no id need travel. With torchrun

@@ -6,7 +6,7 @@ import java.util.List;
 
 /**
  * The root of every failure this library reports. The message says what was wrong and, if known,
- * what to do.
+ * what to do: on the same line, or on a line of its own after a message of several lines.
  *
  * <p>After an {@link InvalidArgumentException} or an {@link InvalidUsageException} that a call
  * throws directly, nothing was started and every object stays usable. After any other failure of an
@@ -78,12 +78,17 @@ public class NcclException extends RuntimeException {
    */
   public NcclException(
       Result result, String message, String remedy, Collection<Integer> failedRanks) {
-    super(remedy.isEmpty() ? message : message + "; " + remedy);
+    super(remedy.isEmpty() ? message : message + separator(message) + remedy);
     this.result = result;
     this.problem = message;
     this.remedy = remedy;
     this.failedRanks =
         failedRanks.stream().mapToInt(Integer::intValue).distinct().sorted().toArray();
+  }
+
+  // After a list a remedy would be taken for a part of its last line.
+  private static String separator(String message) {
+    return message.indexOf('\n') < 0 ? "; " : "\n";
   }
 
   /** The class of cause. */

@@ -125,6 +125,77 @@ final class ReadmeExampleTest {
     assertTrue(programs().stream().anyMatch(program -> program.page.equals("README.md")));
   }
 
+  /** With the option that README.md names, nothing is printed but what the program prints. */
+  @Test
+  void nothingElseIsPrintedOnTheClassPath() throws Exception {
+    Program readme = programs().getFirst();
+    Path source = folder.resolve(readme.name + ".java");
+    Files.writeString(source, readme.source);
+    compile(List.of(source), "-cp", modulePath());
+    assertEquals(readme.output.strip(), everythingPrinted(onClassPath(readme.name)));
+  }
+
+  @Test
+  void nothingElseIsPrintedByAModule() throws Exception {
+    Program readme = programs().getFirst();
+    compileModule(readme.name, readme.source);
+    assertEquals(
+        readme.output.strip(),
+        everythingPrinted(
+            List.of(
+                javaCommand(),
+                "--enable-native-access=io.nccl4j.bindings",
+                "-p",
+                folder + File.pathSeparator + modulePath(),
+                "-m",
+                "consumer/consumer." + readme.name)));
+  }
+
+  /** Errors are printed where nobody else logs them; a provider of the program gets them all. */
+  @Test
+  void theProgramsOwnLoggingCounts() throws Exception {
+    Path source = folder.resolve("Logging.java");
+    Files.writeString(
+        source,
+        """
+        import org.apache.logging.log4j.LogManager;
+        import org.apache.logging.log4j.simple.SimpleLoggerContextFactory;
+        import org.apache.logging.log4j.spi.Provider;
+
+        public class Logging extends Provider {
+          public Logging() {
+            super(0, CURRENT_VERSION, Factory.class);
+          }
+
+          public static class Factory extends SimpleLoggerContextFactory {}
+
+          public static void main(String[] args) {
+            System.out.println(LogManager.getFactory().getClass().getSimpleName());
+            LogManager.getLogger("it").error("broke");
+            LogManager.getLogger("it").warn("may break");
+          }
+        }
+        """);
+    compile(List.of(source), "-cp", modulePath());
+    assertEquals(
+        "SimpleLoggerContextFactory\nERROR it broke", everythingPrinted(onClassPath("Logging")));
+    Path services = Files.createDirectories(folder.resolve("META-INF/services"));
+    Files.writeString(services.resolve("org.apache.logging.log4j.spi.Provider"), "Logging\n");
+    assertEquals("Factory\nERROR it broke", everythingPrinted(onClassPath("Logging")));
+  }
+
+  private List<String> onClassPath(String name) {
+    String path = folder + File.pathSeparator + modulePath();
+    return List.of(javaCommand(), "--enable-native-access=ALL-UNNAMED", "-cp", path, name);
+  }
+
+  /** Standard output, then standard error. */
+  private String everythingPrinted(List<String> command) throws Exception {
+    Path out = folder.resolve("out");
+    String printed = outcome(start(command, out), out);
+    return (printed + Files.readString(errors(out))).strip();
+  }
+
   /** Ranks as threads, in a program that has a module descriptor of its own. */
   @Test
   void runtimeIsAModuleForThreads() throws Exception {
@@ -346,9 +417,13 @@ final class ReadmeExampleTest {
     }
   }
 
+  private static String javaCommand() {
+    return Path.of(System.getProperty("java.home"), "bin", "java").toString();
+  }
+
   private static List<String> java() {
     List<String> command = new ArrayList<>();
-    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.add(javaCommand());
     command.addAll(List.of("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
     command.addAll(List.of("--add-modules", "jdk.incubator.vector"));
     command.add("-Dlog4j.provider=org.apache.logging.log4j.simple.internal.SimpleProvider");

@@ -16,7 +16,13 @@ public record LibraryNotFound(String name, List<Attempt> attempts) implements Li
    * @param place path, pattern or bare name
    * @param reason why it did not serve
    */
-  public record Attempt(LoadedLibrary.Source source, String place, String reason) {}
+  public record Attempt(LoadedLibrary.Source source, String place, String reason) {
+    /** The place and the reason; the dynamic linker's reasons begin with the place. */
+    @Override
+    public String toString() {
+      return reason.startsWith(place + ": ") ? reason : place + ": " + reason;
+    }
+  }
 
   /** Copies the list. */
   public LibraryNotFound {
@@ -29,10 +35,9 @@ public record LibraryNotFound(String name, List<Attempt> attempts) implements Li
    * @return text for users
    */
   public String message() {
-    StringBuilder text = new StringBuilder("cannot load ").append(name).append("; tried");
+    StringBuilder text = new StringBuilder("cannot load ").append(name).append("; searched:");
     for (Attempt attempt : attempts) {
-      text.append("\n  ").append(label(attempt.source())).append(": ");
-      text.append(attempt.place()).append(": ").append(attempt.reason());
+      text.append("\n  ").append(label(attempt.source())).append(": ").append(attempt);
     }
     return text.toString();
   }

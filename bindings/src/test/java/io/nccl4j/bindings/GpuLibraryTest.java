@@ -156,10 +156,10 @@ class GpuLibraryTest {
         load(Map.of(), "-Dnccl4j.nccl.library=/none/nccl", "-Dnccl4j.cuda.library=/none/cuda");
     assertEquals(
         List.of(
-            "NCCL cannot load libnccl.so.2; tried",
+            "NCCL cannot load libnccl.so.2; searched:",
             "  setting: /none/nccl: no such file",
             "false false",
-            "CUDA cannot load libcuda.so.1; tried",
+            "CUDA cannot load libcuda.so.1; searched:",
             "  setting: /none/cuda: no such file",
             "false false"),
         output);

@@ -41,6 +41,7 @@ import picocli.CommandLine.ParameterException;
       "Processes started by torchrun, srun or mpirun form one run. So do others, if each sets:",
       "  NCCL4J_RANK            the process's first rank",
       "  NCCL4J_NRANKS          number of ranks in all processes",
+      "  NCCL4J_JOB             on one machine, any name, the same in each, or",
       "  NCCL4J_UNIQUE_ID       the same token in each, or",
       "  NCCL4J_UNIQUE_ID_FILE  a file to which rank 0 writes it until all have read it, or",
       "  NCCL4J_RENDEZVOUS      tcp://HOST:PORT of rank 0, and the same NCCL4J_SECRET in each: on"

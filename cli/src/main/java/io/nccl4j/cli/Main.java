@@ -106,7 +106,8 @@ public final class Main {
 
   private int badOption(ParameterException e, String[] arguments) {
     String command = e.getCommandLine().getCommandSpec().qualifiedName();
-    line(e.getMessage() + "; see " + command + " --help");
+    String problem = String.valueOf(e.getMessage()).replaceAll("\\s*\\R\\s*", " ");
+    line(problem + "; see " + command + " --help");
     return ExitCode.BAD_OPTION.number();
   }
 
@@ -124,6 +125,6 @@ public final class Main {
   }
 
   private void line(String text) {
-    err.println("nccl4j: " + text.replaceAll("\\s*\\R\\s*", " "));
+    err.println("nccl4j: " + text.stripTrailing());
   }
 }

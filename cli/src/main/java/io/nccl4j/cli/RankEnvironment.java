@@ -21,6 +21,9 @@ final class RankEnvironment {
   /** Those of them on this machine, for the check of shared memory. */
   static final String LOCAL_NRANKS = "NCCL4J_LOCAL_NRANKS";
 
+  /** A name of the job, which suffices for processes of one machine to meet. */
+  static final String JOB = "NCCL4J_JOB";
+
   /** The token as text. */
   static final String UNIQUE_ID = "NCCL4J_UNIQUE_ID";
 

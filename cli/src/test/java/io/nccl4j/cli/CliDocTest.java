@@ -146,6 +146,7 @@ final class CliDocTest {
             RankEnvironment.RANK,
             RankEnvironment.NRANKS,
             RankEnvironment.LOCAL_NRANKS,
+            RankEnvironment.JOB,
             RankEnvironment.UNIQUE_ID,
             RankEnvironment.UNIQUE_ID_FILE,
             RankEnvironment.RENDEZVOUS_DIR,

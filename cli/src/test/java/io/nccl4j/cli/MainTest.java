@@ -134,6 +134,22 @@ class MainTest {
     assertEquals(1, ExitCode.of(new IllegalStateException("bug")).number());
   }
 
+  /** What was searched is a list, and the remedy is not a part of it. */
+  @Test
+  void aMissingLibrarysRemedyHasALineOfItsOwn() throws Exception {
+    Map<String, String> nowhere = Map.of("NCCL4J_CUDA_LIBRARY", "/nowhere/libcuda.so.1");
+    try (Jvm jvm = Jvm.start(folder, "cuda", nowhere, "allreduce --backend cuda")) {
+      assertEquals(3, jvm.await());
+      assertEquals(
+          List.of(
+              "nccl4j: cannot load libcuda.so.1; searched:",
+              "  setting: /nowhere/libcuda.so.1: no such file",
+              "install NVIDIA's driver (in a container, start it with --gpus all), or name the file"
+                  + " in NCCL4J_CUDA_LIBRARY or -Dnccl4j.cuda.library"),
+          Files.readAllLines(jvm.err()));
+    }
+  }
+
   @Test
   void aFailureIsOneLineUnlessVerbose() {
     Map<String, String> environment =

@@ -141,7 +141,9 @@ class OptionsTableTest {
     String line = "allreduce -t 2";
     refused(Run.ofLine(Map.of("NCCL4J_RANK", "0"), line), "NCCL4J_NRANKS is not set");
     refused(Run.ofLine(Map.of("NCCL4J_NRANKS", "4"), line), "NCCL4J_RANK is not set");
-    refused(Run.ofLine(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "4"), line), "no unique id");
+    refused(
+        Run.ofLine(Map.of("NCCL4J_RANK", "0", "NCCL4J_NRANKS", "4"), line),
+        "set NCCL4J_JOB to a name");
     refused(Run.ofLine(environment("x", "4"), line), "NCCL4J_RANK is 'x'; use a number");
     refused(Run.ofLine(environment("3", "4"), line), "ranks 3 to 4 asked for");
     refused(Run.ofLine(environment("-1", "4"), line), "NCCL4J_RANK is -1, but there are 4 ranks");

@@ -165,6 +165,11 @@ class RankProcessesTest {
   }
 
   @Test
+  void ranksMayMeetByTheNameOfTheirJob() throws Exception {
+    together(Map.of("NCCL4J_JOB", folder.toString()));
+  }
+
+  @Test
   void ranksMayMeetThroughAFile() throws Exception {
     Path file = folder.resolve("id");
     together(Map.of("NCCL4J_UNIQUE_ID_FILE", file.toString()));

@@ -569,10 +569,12 @@ class BadInputTest {
 
     table.add("device -1", argument, () -> Device.get(backend, -1), "-1");
     table.add("device 1024", argument, () -> Device.get(backend, 1024), "1024");
+    table.add("2000 ranks", argument, () -> Communicator.initAll(backend, 2000), "nranks is 2000");
     table.add("device of null", argument, () -> Device.get(null, 0), "backend");
     table.add("devices of null", argument, () -> Device.all(null), "backend");
     table.add("unknown backend", argument, () -> Backend.ofLabel("gpu"), "gpu", "auto", "host");
     table.add("unknown type", argument, () -> DataType.ofLabel("fp16"), "fp16", "half", "f8e5m2");
+    table.add("unknown type of a width", argument, () -> DataType.ofLabel("float128"), "float32");
     table.add("unknown op", argument, () -> ReduceOp.ofLabel("mulsum"), "mulsum", "avg", "sum");
 
     table.add("allocate -1", argument, () -> device.allocate(-1), "-1");
@@ -823,6 +825,7 @@ class BadInputTest {
     }
     Path noFile = null;
     table.add("null scalar", argument, () -> ReduceOp.preMulSum(none), "scalar");
+    table.add("null id", argument, () -> Communicator.initRank(device, 2, null, 0), "pass one");
     table.add("null id text", argument, () -> UniqueId.parse(null), "\\bid\\b|text");
     table.add("null id bytes", argument, () -> UniqueId.ofBytes(null), "bytes");
     table.add("id to no file", argument, () -> id.writeTo(noFile), "file");

@@ -10,7 +10,10 @@ import java.util.Locale;
 
 /** Writes a {@link Comparison} as a table or as JSON. */
 public final class ComparisonWriter {
-  private static final String TITLES = "#%-14s %-18s %16s %10s %10s %7s %15s %8s %8s %8s %8s  %s";
+  private static final int LEAST_OPERATION = 14;
+  private static final int LEAST_LABEL = 18;
+  private static final String NAMES = "%%-%ds %%-%ds ";
+  private static final String NUMBERS = "%16s %10s %10s %7s %15s %8s %8s %8s %8s  %s";
 
   private ComparisonWriter() {}
 
@@ -18,10 +21,12 @@ public final class ComparisonWriter {
   public static void writeText(Comparison comparison, PrintStream out) {
     sides("# base   ", comparison.base(), out);
     sides("# changed", comparison.changed(), out);
+    String names = names(comparison);
+    String titles = "#" + names + NUMBERS;
     out.println(
         String.format(
             Locale.ROOT,
-            TITLES,
+            titles,
             "operation",
             "",
             "size",
@@ -37,7 +42,7 @@ public final class ComparisonWriter {
     out.println(
         String.format(
             Locale.ROOT,
-            TITLES,
+            titles,
             "",
             "",
             "(B)",
@@ -51,11 +56,11 @@ public final class ComparisonWriter {
             "(ns)",
             ""));
     for (Comparison.Line line : comparison.lines()) {
-      out.println(row(line));
+      out.println(row(names, line));
     }
     if (!comparison.together().isEmpty()) {
       out.println("# together (geometric means, in and out of place):");
-      comparison.together().forEach(line -> out.println(row(line)));
+      comparison.together().forEach(line -> out.println(row(names, line)));
     }
     if (comparison.unmatched() > 0) {
       out.println("# " + comparison.unmatched() + " measurements are on one side only");
@@ -81,14 +86,27 @@ public final class ComparisonWriter {
     out.println(name + " " + names);
   }
 
-  private static String row(Comparison.Line line) {
+  /** The format of the first two columns, as wide as what is in them. */
+  private static String names(Comparison comparison) {
+    int operation = LEAST_OPERATION;
+    int label = LEAST_LABEL;
+    for (List<Comparison.Line> lines : List.of(comparison.lines(), comparison.together())) {
+      for (Comparison.Line line : lines) {
+        operation = Math.max(operation, line.key().operation().length());
+        label = Math.max(label, line.key().label().length());
+      }
+    }
+    return String.format(Locale.ROOT, NAMES, operation, label);
+  }
+
+  private static String row(String names, Comparison.Line line) {
     String interval =
         Double.isNaN(line.low())
             ? "N/A"
             : String.format(Locale.ROOT, "%.3f..%.3f", line.low(), line.high());
     return String.format(
         Locale.ROOT,
-        " %-14s %-18s %16s %10.2f %10.2f %7.3f %15s %8s %8s %8s %8s  %s",
+        " " + names + "%16s %10.2f %10.2f %7.3f %15s %8s %8s %8s %8s  %s",
         line.key().operation(),
         line.key().label(),
         size(line),

@@ -8,6 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.bench.result.LineLatency;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -363,6 +366,34 @@ class ComparisonTest {
             InvalidArgumentException.class,
             () -> Comparison.of(List.of(base), List.of(changed), RULES));
     assertTrue(e.getMessage().contains(how), e.getMessage());
+  }
+
+  /** However long a label is, every line has its numbers below their titles. */
+  @Test
+  void columnsAreAsWideAsTheirLabels() {
+    List<Entry> entries = new ArrayList<>();
+    for (boolean inPlace : new boolean[] {false, true}) {
+      entries.add(
+          new Entry(
+              new Entry.Key("allreduce", "bfloat16", "mulsum", "3", inPlace, 64),
+              1.5,
+              OptionalDouble.of(1),
+              OptionalDouble.of(1),
+              OptionalLong.of(0),
+              List.of(1.5, 1.5),
+              new LineLatency(OptionalDouble.of(26), OptionalDouble.of(26))));
+    }
+    List<Run> side = List.of(new Run("run", 2, Map.of(), entries));
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    ComparisonWriter.writeText(
+        Comparison.of(side, side, RULES), new PrintStream(out, true, StandardCharsets.UTF_8));
+    List<String> lines = out.toString(StandardCharsets.UTF_8).lines().toList();
+    int end = lines.get(3).indexOf("(B)") + 3;
+    List<String> rows = lines.stream().filter(line -> line.startsWith(" allreduce")).toList();
+    assertTrue(rows.size() >= 2, rows::toString);
+    for (String row : rows) {
+      assertTrue(row.substring(0, end).endsWith(" 64"), row);
+    }
   }
 
   @Test

@@ -80,7 +80,7 @@ final class AbsentCreator {
         id.orOld("keep it alive until all ranks have joined"));
   }
 
-  /** It closed the connection before all ranks had joined. */
+  /** The failure where the creator closed the connection before all ranks had joined. */
   static NcclException gone(RendezvousId id) {
     Place creator = id.place();
     boolean alive = Place.HERE.samePids(creator) && lives(creator);
@@ -98,7 +98,7 @@ final class AbsentCreator {
     return started != 0 && started == creator.started();
   }
 
-  /** It does not answer. */
+  /** The failure where the creator does not answer in time. */
   static NcclException late(int rank, Deadline deadline, RendezvousId id) {
     return new DeadlineException(
         "rank "

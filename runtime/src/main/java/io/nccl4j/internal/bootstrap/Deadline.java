@@ -26,7 +26,7 @@ final class Deadline {
     return new Deadline(never ? Long.MAX_VALUE : timeout.toNanos());
   }
 
-  /** It does not come. */
+  /** A deadline that never passes. */
   static Deadline never() {
     return new Deadline(Long.MAX_VALUE);
   }

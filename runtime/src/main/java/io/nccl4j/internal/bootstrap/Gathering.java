@@ -66,7 +66,7 @@ final class Gathering {
     listeners.add(listener);
   }
 
-  /** Makes the decision known, once; not under the lock, because it calls back. */
+  /** Announces the decision, once; not under the lock, because it calls back. */
   private void publish() {
     Outcome decided;
     Optional<Failure> agreed;

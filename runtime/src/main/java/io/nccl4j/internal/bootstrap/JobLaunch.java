@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -25,6 +26,9 @@ public final class JobLaunch implements Launch {
   private static final Logger LOG = LogManager.getLogger(JobLaunch.class);
   private static final String ID = "NCCL4J_UNIQUE_ID";
   static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
+
+  /** The user's own name of the job. */
+  static final String JOB = "NCCL4J_JOB";
 
   private final Map<String, String> environment;
   private final LaunchSource source;
@@ -90,12 +94,28 @@ public final class JobLaunch implements Launch {
     if (first.size() > 1
         && job.countsRanks()
         && !launch.hasId()
-        && !MeetingAddress.isIn(environment)) {
+        && !MeetingAddress.isIn(environment)
+        && launch.givenName().isEmpty()) {
+      boolean apart = Boolean.FALSE.equals(job.oneMachine());
       throw new InvalidArgumentException(
-          job.variable() + " is set, but no unique id",
-          "set " + ID + ", " + ID_FILE + " or " + MeetingAddress.VARIABLE);
+          job.variable() + " is set, but nothing says how the processes of the job meet",
+          (apart
+                  ? ""
+                  : "on one machine set " + JOB + " to a name of the job, the same in all; else ")
+              + "set "
+              + MeetingAddress.VARIABLE
+              + " and "
+              + MeetingAddress.SECRET
+              + ", or "
+              + ID
+              + " or "
+              + ID_FILE);
     }
     return Optional.of(launch);
+  }
+
+  private String givenName() {
+    return environment.getOrDefault(JOB, "").strip();
   }
 
   private boolean hasId() {
@@ -147,6 +167,7 @@ public final class JobLaunch implements Launch {
       return meet(address.get(), number, backend, timeout);
     }
     if (!environment.containsKey(MeetingFolder.VARIABLE)
+        && !job.countsRanks()
         && !Boolean.TRUE.equals(job.oneMachine())) {
       if (space().isPresent()) {
         return share(space().get(), number, backend, timeout);
@@ -238,7 +259,7 @@ public final class JobLaunch implements Launch {
               + " to a folder of yours that all of them share");
     }
     MeetingFolder standard = MeetingFolder.openFirst(MeetingFolder.standard());
-    if (job.oneMachine() == null && source.rank() == 0) {
+    if (job.oneMachine() == null && !job.countsRanks() && source.rank() == 0) {
       LOG.warn(
           "{} does not say whether all ranks are on this machine: the unique id is left in {},"
               + " where ranks on other machines cannot find it; if there are any, set {} to a"
@@ -265,23 +286,29 @@ public final class JobLaunch implements Launch {
               + " does not name its jobs, so "
               + MeetingFolder.VARIABLE
               + " does not suffice",
-          "set " + ID_FILE + " to a new name for each job");
+          "set " + JOB + " to a new name for each job, the same in all its processes");
     }
     return name;
   }
 
   private String launchersName() {
-    return sources.stream()
-        .filter(one -> !one.job().isEmpty())
-        .map(one -> one.launcher() + "/" + one.job())
-        .collect(Collectors.joining("|"));
+    Stream<String> given = Stream.of(givenName()).filter(name -> !name.isEmpty());
+    Stream<String> launchers =
+        sources.stream()
+            .filter(one -> !one.job().isEmpty())
+            .map(one -> one.launcher() + "/" + one.job());
+    return Stream.concat(given, launchers).collect(Collectors.joining("|"));
   }
 
   /**
    * The nearest ancestor whose own environment lacks a variable that a launcher set: shells in
-   * between have inherited it.
+   * between have inherited it. Empty where there is no launcher, because the processes of the job
+   * may come from different shells.
    */
   private String launcherProcess() {
+    if (job.countsRanks()) {
+      return "";
+    }
     Optional<ProcessHandle> ancestor = ProcessHandle.current().parent();
     while (ancestor.isPresent() && wasLaunched(ancestor.get().pid())) {
       ancestor = ancestor.get().parent();

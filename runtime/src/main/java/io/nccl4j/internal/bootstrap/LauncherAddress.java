@@ -67,7 +67,7 @@ final class LauncherAddress {
     return new MeetingAddress(host, port, MeetingAddress.secret(environment), variable);
   }
 
-  /** Of {@code node[003-007,9],gpu1} it is {@code node003}. */
+  /** The first host of a list: {@code node003} of {@code node[003-007,9],gpu1}. */
   static String firstHost(String variable, String list) {
     StringBuilder host = new StringBuilder();
     boolean inBrackets = false;

@@ -177,7 +177,9 @@ final class MeetingFolder {
             "no unique id appeared in " + folder + " within " + deadline,
             "check that the process with rank 0 has started, on this machine if "
                 + VARIABLE
-                + " does not name a shared folder");
+                + " does not name a shared folder, and that "
+                + JobLaunch.JOB
+                + ", if set, is the same in all processes");
       }
       if (Thread.currentThread().isInterrupted()) {
         throw new InterruptedWaitException(

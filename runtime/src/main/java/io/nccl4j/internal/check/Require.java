@@ -10,7 +10,9 @@ public final class Require {
   /** The argument, unless it is null: callers are not all compiled with null checks. */
   public static <T> T present(@Nullable T argument, String name) {
     if (argument == null) {
-      throw new InvalidArgumentException("the " + name + " is null", "pass a " + name);
+      boolean many = name.endsWith("s");
+      throw new InvalidArgumentException(
+          "the " + name + (many ? " are null" : " is null"), many ? "pass some" : "pass one");
     }
     return argument;
   }

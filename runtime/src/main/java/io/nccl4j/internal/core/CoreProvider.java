@@ -214,7 +214,7 @@ public final class CoreProvider
   public Communicator initRank(
       Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config) {
     Require.present(device, "device");
-    Require.present(ids, "list of ids");
+    Require.present(ids, "ids");
     Require.present(config, "config");
     if (ids.isEmpty() || ids.size() > Math.max(nranks, 1)) {
       throw new InvalidArgumentException(

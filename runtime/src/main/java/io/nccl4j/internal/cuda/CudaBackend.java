@@ -56,7 +56,11 @@ final class CudaBackend implements NcclRuntime {
 
   @Override
   public void checkRanks(int nranks) {
-    Device ignored = device(nranks - 1);
+    if (nranks > devices.size()) {
+      throw new InvalidArgumentException(
+          "nranks is " + nranks + ", and this process sees " + devices.size() + " cuda devices",
+          "use one rank per device; CUDA_VISIBLE_DEVICES chooses them");
+    }
   }
 
   @Override

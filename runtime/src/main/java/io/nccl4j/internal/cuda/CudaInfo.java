@@ -130,9 +130,7 @@ public final class CudaInfo {
   }
 
   private static List<String> places(List<Attempt> attempts) {
-    return attempts.stream()
-        .map(a -> label(a.source()) + ": " + a.place() + ": " + a.reason())
-        .toList();
+    return attempts.stream().map(a -> label(a.source()) + ": " + a).toList();
   }
 
   private static String label(LoadedLibrary.Source source) {
@@ -146,7 +144,7 @@ public final class CudaInfo {
     for (Attempt attempt : attempts) {
       boolean there = Files.exists(Path.of(attempt.place()));
       if (attempts.size() == 1 || there || attempt.reason().startsWith("native access")) {
-        return head + ": " + attempt.place() + ": " + attempt.reason();
+        return head + ": " + attempt;
       }
     }
     return head + ": it is in none of " + attempts.size() + " places";

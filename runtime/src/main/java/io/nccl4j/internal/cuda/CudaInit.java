@@ -31,7 +31,7 @@ final class CudaInit {
   private final CommunicatorConfig asked;
   private final String name;
 
-  /** Of a team that is told of these ranks. */
+  /** Prepares to initialize these ranks; the team is told of each. */
   CudaInit(List<Rank> ranks, int nranks, Team team, CommunicatorConfig config, String name) {
     this.ranks = ranks;
     this.nranks = nranks;

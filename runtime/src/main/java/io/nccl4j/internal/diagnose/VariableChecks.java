@@ -22,6 +22,7 @@ final class VariableChecks {
           "NCCL4J_HOSTID",
           "NCCL4J_JAVA_HOME",
           "NCCL4J_JAVA_OPTS",
+          "NCCL4J_JOB",
           "NCCL4J_LAUNCHER",
           "NCCL4J_LOCAL_NRANKS",
           "NCCL4J_LOG_LEVEL",

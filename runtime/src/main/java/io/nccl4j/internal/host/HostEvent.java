@@ -30,7 +30,7 @@ final class HostEvent implements EventEngine {
 
   private final DeviceRanks ranks;
 
-  /** Of the last record; these, and what is known of its end, are guarded by this object. */
+  /** The stream of the last record. All that is known of that record is guarded by this object. */
   private @Nullable HostQueue stream;
 
   private long position;

@@ -40,7 +40,9 @@ final class StreamTask implements GraphNode.Transfer {
 
   @Nullable HostEvent event;
 
-  /** Of a record or a graph's launch; for a wait how far {@link #awaited} must come. */
+  /**
+   * The number of a record or of a graph's launch; for a wait, how far {@link #awaited} must get.
+   */
   long generation;
 
   /** The stream that is waited for. */

@@ -32,7 +32,7 @@ public final class ProcessFiles {
   private static final int POINT_FIELD = 1;
   private static final int OPTIONS_FIELD = 3;
 
-  /** Of this machine. */
+  /** The process files of this machine. */
   public static final ProcessFiles HERE = MachineFiles.here().processes();
 
   private final Path proc;

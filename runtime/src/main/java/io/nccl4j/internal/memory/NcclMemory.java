@@ -23,7 +23,7 @@ public final class NcclMemory {
 
   private static final int STEPS = 8;
 
-  /** Of the tables that each side of a connection has in front of its buffers. */
+  /** Bytes of the tables that each side of a connection has in front of its buffers. */
   private static final long CONNECTION = 4096;
 
   /** A channel's entry for a peer, on the device: four connections. */

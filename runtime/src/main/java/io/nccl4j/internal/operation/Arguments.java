@@ -182,7 +182,7 @@ public final class Arguments {
   public static <T> T present(@Nullable T argument, String name, Operation operation) {
     if (argument == null) {
       throw new InvalidArgumentException(
-          operation.label() + ": " + name + " is null", "pass a " + name);
+          operation.label() + ": the " + name + " is null", "pass one");
     }
     return argument;
   }

@@ -83,8 +83,8 @@ public class Capture<W extends Work> {
   }
 
   /**
-   * Makes the stream's next node come after these nodes, too; the stream joins if it is not in the
-   * capture yet.
+   * Makes the stream's next node depend on these nodes, too; the stream joins the capture if it has
+   * not yet.
    */
   final void join(StreamEngine<W> stream, int[] others) {
     TreeSet<Integer> frontier = frontiers.computeIfAbsent(stream, ignored -> new TreeSet<>());

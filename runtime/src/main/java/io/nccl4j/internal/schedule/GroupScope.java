@@ -62,7 +62,7 @@ public final class GroupScope implements Group {
     return THREADS.get().depth > 0;
   }
 
-  /** Does something as if no group were open on the current thread. */
+  /** Runs an action as if no group were open on the current thread. */
   public static <T extends @Nullable Object> T suspended(Supplier<T> action) {
     PerThread state = THREADS.get();
     int depth = state.depth;

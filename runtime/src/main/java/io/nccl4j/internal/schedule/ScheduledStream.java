@@ -75,7 +75,7 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
   }
 
   /**
-   * Makes the appended works one plan and visible to whoever drives the stream.
+   * Publishes the appended works as one plan, to be seen by whoever drives the stream.
    *
    * @throws NcclException see {@link StreamEngine#put}
    */

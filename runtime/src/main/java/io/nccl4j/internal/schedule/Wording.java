@@ -141,33 +141,32 @@ public final class Wording {
   public static String behind(int rank, long last, String call) {
     return "rank "
         + rank
-        + " (its last collective is "
-        + ordinal(last)
-        + (last == 0 ? "" : ": " + call)
-        + ")";
-  }
-
-  private static String ordinal(long seq) {
-    return seq == 0 ? "no collective at all" : "collective #" + seq;
+        + (last == 0
+            ? " (it has called no collective yet)"
+            : " (its last collective is #" + last + ": " + call + ")");
   }
 
   /** A rank has left that an operation needs. */
   public static PeerFailedException left(String operation, int peer, long last) {
     return new PeerFailedException(
         peer,
-        operation + ": rank " + peer + " left the communicator before, after " + ordinal(last),
+        operation
+            + ": rank "
+            + peer
+            + " left the communicator before "
+            + (last == 0 ? "it called any collective" : "that, after collective #" + last),
         "let every rank issue the same operations before it closes the communicator");
   }
 
   // ---- communicators that cannot be used
 
-  /** It is closed. */
+  /** The refusal of a call on a closed communicator. */
   public InvalidUsageException closed() {
     return new InvalidUsageException(
         "communicator " + communicator + " is closed", "create a new one");
   }
 
-  /** It has failed before. */
+  /** The refusal of a call on a communicator that has failed. */
   public NcclException failed(NcclException cause) {
     return Failures.again(
         cause,
@@ -176,7 +175,7 @@ public final class Wording {
         cause.failedRanks());
   }
 
-  /** It cannot be closed yet. */
+  /** The refusal to close a communicator that has operations in an open group. */
   public InvalidUsageException inOpenGroup() {
     return new InvalidUsageException(
         "communicator " + communicator + " has operations in an open group",

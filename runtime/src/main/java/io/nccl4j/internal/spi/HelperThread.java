@@ -20,7 +20,7 @@ public final class HelperThread {
   @FunctionalInterface
   public interface Round {
     /**
-     * Does it once.
+     * Does the work once.
      *
      * @return false to end the thread
      */

@@ -177,10 +177,15 @@ class LaunchTest {
         Arguments.of("PMI_RANK=4 PMI_SIZE=4", "PMI_RANK is 4, but there are 4 ranks"),
         Arguments.of(
             "SLURM_PROCID=0 SLURM_STEP_ID=x SLURM_NTASKS=1", "SLURM_STEP_ID is 'x'; use a number"),
-        Arguments.of("NCCL4J_RANK=0 NCCL4J_NRANKS=2", "NCCL4J_RANK is set, but no unique id"),
+        Arguments.of(
+            "NCCL4J_RANK=0 NCCL4J_NRANKS=2",
+            "NCCL4J_RANK is set, but nothing says how the processes of the job meet; on one machine"
+                + " set NCCL4J_JOB"),
+        Arguments.of("NCCL4J_RANK=0 NCCL4J_NRANKS=2 NCCL4J_JOB=", "set NCCL4J_JOB"),
         Arguments.of(
             "JOB_COMPLETION_INDEX=0 NCCL4J_NRANKS=2",
-            "JOB_COMPLETION_INDEX is set, but no unique id"),
+            "nothing says how the processes of the job meet; set NCCL4J_RENDEZVOUS and"
+                + " NCCL4J_SECRET, or"),
         Arguments.of(
             "JOB_COMPLETION_INDEX=2 NCCL4J_NRANKS=2",
             "JOB_COMPLETION_INDEX is 2, but there are 2 ranks"),
@@ -252,8 +257,46 @@ class LaunchTest {
     }
   }
 
+  /** Shells and scripts have no process of which all ranks descend, and need none. */
+  @Test
+  void onOneMachineANameOfTheJobSuffices() {
+    String job = " NCCL4J_JOB=" + folder;
+    try (Launch first = own(job, 0);
+        Launch second = own(job, 1);
+        Launch underSlurm = own(job + " NCCL4J_LAUNCHER=nccl4j " + SLURM, 1)) {
+      UniqueId id = first.uniqueId(Backend.HOST);
+      assertEquals(id, second.uniqueId(Backend.HOST));
+      assertEquals(id, underSlurm.uniqueId(Backend.HOST));
+      assertFalse(Rendezvous.isOverNetwork(id));
+      assertEquals(first.uniqueId(Backend.HOST), second.uniqueId(Backend.HOST));
+      try (Launch other = own(job + "/2", 0)) {
+        assertNotEquals(id, other.uniqueId(Backend.HOST));
+      }
+    }
+  }
+
+  /** One that a folder for all machines needs where the launcher has none. */
+  @Test
+  void aNameOfTheJobCountsWithEveryLauncher() {
+    for (String text : List.of(MPICH, TORCHRUN)) {
+      try (Launch first = launch(in(text) + " NCCL4J_JOB=a", 0);
+          Launch second = launch(in(text) + " NCCL4J_JOB=a", 1);
+          Launch other = launch(in(text) + " NCCL4J_JOB=b", 0)) {
+        UniqueId id = first.uniqueId(Backend.HOST);
+        assertNotEquals(id, other.uniqueId(Backend.HOST));
+        assertEquals(id, second.uniqueId(Backend.HOST));
+      }
+    }
+  }
+
   @Test
   void severalMachinesNeedASetting() {
+    contains(
+        "set NCCL4J_SECRET and NCCL4J_RENDEZVOUS to the same in all processes",
+        InvalidUsageException.class,
+        () ->
+            launch("JOB_COMPLETION_INDEX=3 NCCL4J_NRANKS=4 NCCL4J_JOB=a", 0)
+                .uniqueId(Backend.HOST));
     contains(
         "set NCCL4J_SECRET to the same in all processes, or NCCL4J_RENDEZVOUS_DIR",
         InvalidUsageException.class,
@@ -263,7 +306,7 @@ class LaunchTest {
         InvalidUsageException.class,
         () -> launch(SLURM.replace("NODES=1", "NODES=2"), 0).uniqueId(Backend.HOST));
     contains(
-        "mpich does not name its jobs",
+        "mpich does not name its jobs, so NCCL4J_RENDEZVOUS_DIR does not suffice; set NCCL4J_JOB",
         InvalidUsageException.class,
         () -> launch(in(MPICH), 0).uniqueId(Backend.HOST));
   }
@@ -505,7 +548,8 @@ class LaunchTest {
         InvalidArgumentException.class,
         () -> own(" NCCL4J_RENDEZVOUS=node0" + SECRET, 1).uniqueId(Backend.HOST));
     contains(
-        "set NCCL4J_UNIQUE_ID, NCCL4J_UNIQUE_ID_FILE or NCCL4J_RENDEZVOUS",
+        "else set NCCL4J_RENDEZVOUS and NCCL4J_SECRET, or NCCL4J_UNIQUE_ID or"
+            + " NCCL4J_UNIQUE_ID_FILE",
         InvalidArgumentException.class,
         () -> own(" NCCL4J_RENDEZVOUS=", 1));
   }

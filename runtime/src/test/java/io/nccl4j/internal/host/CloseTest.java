@@ -451,7 +451,7 @@ class CloseTest {
       assertTrue(millis >= 100 && millis < 2000, millis + " ms");
       String message = e.getMessage();
       assertTrue(message.contains("allReduce(5 int32, sum) #2"), message);
-      assertTrue(message.contains("rank 2 (its last collective is collective #1"), message);
+      assertTrue(message.contains("rank 2 (its last collective is #1"), message);
       assertFalse(message.contains("rank 1 ("), message);
       // Nothing has failed: the third rank may still come.
       ranks.sum(2, 5);
@@ -477,7 +477,7 @@ class CloseTest {
           new String[] {
             "allReduce(9 int32, sum) #2",
             "200 ms",
-            "rank 1 (its last collective is collective #1: allReduce(7 int32, sum))",
+            "rank 1 (its last collective is #1: allReduce(7 int32, sum))",
             "rank 2 ("
           }) {
         assertTrue(e.getMessage().contains(part), e.getMessage());

@@ -474,7 +474,7 @@ class FifoTest {
             "4096 of 4096 bytes",
             "32 of 32 works",
             "the oldest is allReduce(2 int32, sum) #1",
-            "rank 1 (its last collective is no collective at all)"
+            "rank 1 (it has called no collective yet)"
           }) {
         assertTrue(e.getMessage().contains(part), e.getMessage());
       }

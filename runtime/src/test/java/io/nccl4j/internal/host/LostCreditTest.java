@@ -165,7 +165,7 @@ class LostCreditTest {
         "the oldest is allReduce(100000 bfloat16, sum) #3 of communicator leaky, which is in no"
             + " stream",
         "not arrived at collective #" + (FIT + 1) + ": rank " + (1 - first),
-        "its last collective is collective #" + FIT + ": allReduce(49000 bfloat16, sum)",
+        "its last collective is #" + FIT + ": allReduce(49000 bfloat16, sum)",
         "operation-timeout");
     if (ends[1 - first] instanceof PeerFailedException e) {
       assertSays(e, "rank " + first, "gave up");
@@ -196,7 +196,7 @@ class LostCreditTest {
       assertSays(
           ends[0],
           "allReduce(49000 bfloat16, sum) #" + (FIT + 1),
-          "waiting for rank 1 (its last collective is collective #" + FIT);
+          "waiting for rank 1 (its last collective is #" + FIT);
     } else {
       assertSays(ends[0], "rank 1", "gave up");
     }

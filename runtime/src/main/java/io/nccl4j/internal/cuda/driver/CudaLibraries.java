@@ -49,10 +49,9 @@ public final class CudaLibraries {
    */
   public static void require() {
     requireFile(
-        GpuLibrary.CUDA, "install NVIDIA's driver (in a container: start it with --gpus all)");
+        GpuLibrary.CUDA, "install NVIDIA's driver (in a container, start it with --gpus all)");
     requireFile(
-        GpuLibrary.NCCL,
-        "install NCCL (package libnccl2, or pip install nvidia-nccl-cu13), or name the file");
+        GpuLibrary.NCCL, "install NCCL (package libnccl2, or pip install nvidia-nccl-cu13)");
     int driver = version(GpuLibrary.CUDA);
     if (driver < OLDEST_DRIVER) {
       throw new BackendUnavailableException(
@@ -79,7 +78,8 @@ public final class CudaLibraries {
   private static void requireFile(GpuLibrary library, String remedy) {
     if (library.load() instanceof LibraryNotFound missing) {
       throw new BackendUnavailableException(
-          missing.message(), remedy + "; " + library.variable() + " or -D" + library.property());
+          missing.message(),
+          remedy + ", or name the file in " + library.variable() + " or -D" + library.property());
     }
   }
 

@@ -39,7 +39,7 @@ public final class CudaDeadlines extends Padded {
 
   // ---- calls that do not return
 
-  /** Has calls looked after from now on. */
+  /** Starts watching for calls that do not return. */
   public void watch() {
     CallWatch.add(this);
   }
@@ -87,7 +87,7 @@ public final class CudaDeadlines extends Padded {
     }
   }
 
-  /** Nobody would notice a call that does not return. */
+  /** Fails the communicator, because a call that does not return would go unnoticed. */
   void cannotBeWatched(Throwable cause) {
     health.fail(
         new InternalErrorException(

@@ -96,7 +96,7 @@ public final class CollectiveEngine extends Padded {
   private long compared;
 
   /**
-   * Of a rank that has completed nothing.
+   * Creates the engine of a rank that has not completed anything yet.
    *
    * @param outside reaches the ranks of other hosts; null if there are none
    */

@@ -19,7 +19,7 @@ public abstract class Outside {
 
   /** The rank, as its way to the others sees it. Any thread may call it. */
   public interface Own {
-    /** It fails, unless it is closed: then nothing happens. */
+    /** Fails the communicator, unless it is closed; then nothing happens. */
     void failUnlessClosed(NcclException cause);
 
     /**

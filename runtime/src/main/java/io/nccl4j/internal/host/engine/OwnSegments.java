@@ -12,10 +12,10 @@ public final class OwnSegments {
   final MemorySegment[] send = new MemorySegment[Layout.OUTBOX_SLOTS];
   final MemorySegment[] recv = new MemorySegment[Layout.OUTBOX_SLOTS];
 
-  /** Of messages, for each peer. */
+  /** The segments of messages, for each peer. */
   final MemorySegment[] sent;
 
-  /** None yet. */
+  /** Starts without any segments. */
   public OwnSegments(int nranks) {
     sent = new MemorySegment[nranks * Layout.LANE_SLOTS];
   }

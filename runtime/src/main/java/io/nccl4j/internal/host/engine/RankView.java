@@ -76,7 +76,7 @@ public final class RankView {
     return stagingOf[k];
   }
 
-  /** Of a rank of this process, whose segments can be used directly; null for other ranks. */
+  /** The segments of a rank of this process, to be used directly; null for other ranks. */
   @Nullable OwnSegments local(int k) {
     return local[k];
   }

@@ -57,7 +57,7 @@ public final class Joining<W extends Work> {
   private final CommunicatorConfig config;
   private final long start = System.nanoTime();
 
-  /** Of the control block that rank 0 makes; -1 for other ranks. */
+  /** The handle of the control block that rank 0 creates; -1 for other ranks. */
   private long handle = -1;
 
   private List<UUID> processes = List.of();
@@ -324,7 +324,7 @@ public final class Joining<W extends Work> {
     }
   }
 
-  /** Nobody goes on, and nobody has touched the control block. */
+  /** Undoes what was done: no rank goes on, and none has touched the control block. */
   private void giveBack() {
     unmap();
     if (provisions != null) {

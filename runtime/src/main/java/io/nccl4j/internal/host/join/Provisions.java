@@ -30,7 +30,7 @@ public record Provisions<W extends Work>(
     MemoryBook.Booking fifoBooking,
     HostHeap.@Nullable Block staging) {
   /**
-   * Takes them.
+   * Takes what the rank needs.
    *
    * @param works makes one
    * @throws SystemErrorException if the memory is not there

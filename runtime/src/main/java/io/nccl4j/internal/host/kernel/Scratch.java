@@ -21,6 +21,8 @@ public final class Scratch {
   private static final int END_BYTES = 256;
 
   private @Nullable MemorySegment accumulator;
+  private @Nullable MemorySegment firstOperand;
+  private @Nullable MemorySegment secondOperand;
   private byte @Nullable [] bytes;
   private short @Nullable [] shorts;
   private @Nullable MemorySegment shortBits;
@@ -45,9 +47,23 @@ public final class Scratch {
    */
   public MemorySegment accumulator() {
     MemorySegment segment = accumulator;
-    return segment != null
-        ? segment
-        : (accumulator = Arena.ofAuto().allocate(ACCUMULATOR_BYTES + END_BYTES, 64));
+    return segment != null ? segment : (accumulator = outside());
+  }
+
+  /** As much for a copy of an input, and of the result. */
+  public MemorySegment firstOperand() {
+    MemorySegment segment = firstOperand;
+    return segment != null ? segment : (firstOperand = outside());
+  }
+
+  /** As much for a copy of another input. */
+  public MemorySegment secondOperand() {
+    MemorySegment segment = secondOperand;
+    return segment != null ? segment : (secondOperand = outside());
+  }
+
+  private static MemorySegment outside() {
+    return Arena.ofAuto().allocate(ACCUMULATOR_BYTES + END_BYTES, 64);
   }
 
   byte[] bytes() {

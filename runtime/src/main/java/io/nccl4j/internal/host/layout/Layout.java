@@ -82,7 +82,9 @@ public final class Layout {
 
   static final int AWAY = VALUES.value("away", 2);
 
-  /** Of a count, which an address space bounds, 48 bits: those of all ranks fit into a slot so. */
+  /**
+   * Bytes of a count: an address space has 48 bits, and so the counts of all ranks fit in a slot.
+   */
   public static final int COUNT_BYTES = VALUES.value("count", 6);
 
   // The header.
@@ -181,7 +183,7 @@ public final class Layout {
   static final long TAKEN = PAIR.word("taken");
   static final long PAIR_BYTES = PAIR.bytes(LINE);
 
-  /** Of this layout: processes with another one refuse each other. */
+  /** The version of this layout; processes whose versions differ refuse each other. */
   public static final long VERSION =
       0x6e63636cL << Integer.SIZE
           | Integer.toUnsignedLong(

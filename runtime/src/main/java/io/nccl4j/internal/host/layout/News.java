@@ -5,8 +5,8 @@ import java.lang.foreign.ValueLayout;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What the ranks of a host show each other of themselves, for the ranks of other hosts: it is
- * copied into their control block, to where the rank would have written it.
+ * What the ranks of other hosts learn of a rank. It is copied into the control block of their host,
+ * to where the rank would have written it if it were there.
  */
 public final class News {
   private static final ValueLayout.OfLong WORD = ValueLayout.JAVA_LONG_UNALIGNED;
@@ -42,7 +42,7 @@ public final class News {
         from.get(WORD, offset + 2 * Long.BYTES));
   }
 
-  /** Makes them visible here; a rank's first failure stays. */
+  /** Shows the news to the ranks of this host; a rank's first failure is kept. */
   public static void read(ControlBlock control, int rank, MemorySegment from, long offset) {
     long told = from.get(WORD, offset);
     Ledger ledger = new Ledger(control, rank);

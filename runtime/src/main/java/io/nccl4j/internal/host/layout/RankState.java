@@ -21,7 +21,7 @@ public final class RankState {
   public static final int LEFT_EARLY = 8;
   public static final int DROPPED = 9;
 
-  /** It failed because of what another rank told, which is the one to look at. */
+  /** It failed because of the failure that another rank reported; that rank has the reason. */
   public static final int RELAYED = 10;
 
   /** It closed its communicator: it touches no other rank's buffers any more. */
@@ -31,8 +31,8 @@ public final class RankState {
   public static final long QUIET = 0x200;
 
   /**
-   * It has left, and its process does not look at the control block any more on its behalf: the
-   * last write of the rank. The block is freed when all ranks have written it, or are dead.
+   * It has left, and its process no longer looks at the control block on its behalf. This is the
+   * last thing that a rank writes; the block is freed when all ranks have written it or are dead.
    */
   public static final long GONE = 0x400;
 

@@ -27,7 +27,7 @@ public final class Explanation {
   private final int rank;
   private volatile @Nullable Outside outside;
 
-  /** Of one rank of the communicator called {@code name}. */
+  /** Explains the failures of one rank of the communicator called {@code name}. */
   public Explanation(
       String name, int rank, WorkFifo<? extends EngineWork> fifo, Ledger ledger, LocalPart part) {
     this.name = name;
@@ -64,7 +64,7 @@ public final class Explanation {
         ranks, deaths(ranks), "check its output; close this communicator");
   }
 
-  /** Who died, in words. */
+  /** Says in words which processes died. */
   String deaths(List<Integer> ranks) {
     StringBuilder text = new StringBuilder();
     for (int k : ranks) {

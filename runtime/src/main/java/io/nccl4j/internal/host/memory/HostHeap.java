@@ -359,7 +359,7 @@ public final class HostHeap {
     deferred.sweep();
   }
 
-  /** Does what was put off and is safe now. */
+  /** Carries out deferred actions that have become safe. */
   public void sweepIfWaiting() {
     if (!deferred.isEmpty()) {
       synchronized (this) {

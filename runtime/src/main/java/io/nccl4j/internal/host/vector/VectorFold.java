@@ -7,6 +7,7 @@ import io.nccl4j.internal.host.kernel.BlockFold;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.kernel.FoldKernel;
 import io.nccl4j.internal.host.kernel.Scratch;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.lang.ref.Reference;
@@ -26,7 +27,8 @@ import org.jspecify.annotations.Nullable;
  * <p>Segments are checked once per fold; the loops then work on addresses, as offsets into {@link
  * #MEMORY}. Checks in the loops would have to be hoisted out of them by the compiler, which it does
  * or does not depending on the sizes it has seen: a factor of two in speed. Memory that its owner
- * could close in the meantime is left to the generic kernel, which would notice.
+ * could close in the meantime is copied to the scratch and from there, a block at a time: a copy
+ * would notice.
  *
  * <p>Short and long ranges have loops of their own: how often a loop turned for the ranges that the
  * compiler has seen decides how far it unrolls it, and that for good.
@@ -36,6 +38,9 @@ final class VectorFold implements FoldKernel {
   static final MemorySegment MEMORY = MemoryAccess.everything();
 
   private static final MemorySegment.Scope FOREVER = MEMORY.scope();
+
+  /** The scopes of memory that is garbage collected and cannot be closed. */
+  private static final @Nullable Class<?> COLLECTED = collected();
 
   /**
    * Changes no address of user memory, but tells the compiler that it is far from the bounds of
@@ -108,8 +113,12 @@ final class VectorFold implements FoldKernel {
       long @Nullable [] scalars,
       Scratch scratch) {
     long bytes = elements * elementBytes;
-    if (bytes < vectorBytes || n == 1 || m == 0 || !stay(in, n) || !stay(out, m)) {
+    if (bytes < vectorBytes || n == 1 || m == 0) {
       generic.fold(in, inOffset, n, out, outOffset, m, elements, scalars, scratch);
+      return;
+    }
+    if (!stay(in, n) || !stay(out, m)) {
+      foldCopies(in, inOffset, n, out, outOffset, m, bytes, scratch);
       return;
     }
     check(in, inOffset, n, bytes);
@@ -142,14 +151,67 @@ final class VectorFold implements FoldKernel {
     Reference.reachabilityFence(held);
   }
 
+  /**
+   * Folds by way of the scratch. The last vector may go beyond the end: what it holds there is not
+   * copied back.
+   */
+  private void foldCopies(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long bytes,
+      Scratch scratch) {
+    MemorySegment held = scratch.accumulator();
+    MemorySegment first = scratch.firstOperand();
+    MemorySegment second = scratch.secondOperand();
+    long accumulator = held.address();
+    long a = first.address();
+    long b = second.address();
+    int block;
+    for (long done = 0; done < bytes; done += block) {
+      block = (int) Math.min(blockBytes, bytes - done);
+      int whole = block + vectorBytes - 1 & -vectorBytes;
+      Copies.copy(in[0], inOffset[0] + done, first, 0, block);
+      Copies.copy(in[1], inOffset[1] + done, second, 0, block);
+      run(n == 2 ? FINISHED : 0, a, b, n == 2 ? a : accumulator, 0, whole, n);
+      for (int k = 2; k < n; k++) {
+        Copies.copy(in[k], inOffset[k] + done, second, 0, block);
+        boolean last = k == n - 1;
+        int use = last ? GATHERED | FINISHED : GATHERED;
+        run(use, accumulator, b, last ? a : accumulator, 0, whole, n);
+      }
+      for (int o = 0; o < m; o++) {
+        Copies.copy(first, 0, out[o], outOffset[o] + done, block);
+      }
+    }
+    Reference.reachabilityFence(held);
+    Reference.reachabilityFence(first);
+    Reference.reachabilityFence(second);
+  }
+
   /** Whether nobody can close these segments. */
   private static boolean stay(MemorySegment[] segments, int count) {
     for (int i = 0; i < count; i++) {
-      if (segments[i].scope() != FOREVER) {
+      MemorySegment.Scope scope = segments[i].scope();
+      if (scope != FOREVER && scope.getClass() != COLLECTED) {
         return false;
       }
     }
     return true;
+  }
+
+  /** What tells an automatic arena's scope; null where nothing tells it from a shared one's. */
+  private static @Nullable Class<?> collected() {
+    Class<?> automatic = Arena.ofAuto().scope().getClass();
+    try (Arena shared = Arena.ofShared();
+        Arena confined = Arena.ofConfined()) {
+      boolean told =
+          automatic != shared.scope().getClass() && automatic != confined.scope().getClass();
+      return told ? automatic : null;
+    }
   }
 
   /** Makes sure that ranges lie within their segments, and these outside the heap. */

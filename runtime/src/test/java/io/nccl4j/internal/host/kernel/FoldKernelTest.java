@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.fail;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.DataType;
@@ -13,8 +14,12 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
+import java.lang.reflect.Field;
+import java.lang.reflect.Modifier;
 import java.util.Arrays;
+import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -48,6 +53,9 @@ class FoldKernelTest {
             for (boolean inPlace : new boolean[] {false, true}) {
               if (!inPlace || m <= n) {
                 given.check(Kernels.get(type, kind), m, 0, size, inPlace, 0, scratch);
+                if (n < 4) {
+                  given.checkClosable(Kernels.get(type, kind), m, 0, size, inPlace, 0, scratch);
+                }
                 given.check(Kernels.generic(type, kind), m, 0, size, inPlace, 0, scratch);
               }
             }
@@ -67,14 +75,12 @@ class FoldKernelTest {
       for (int trial = 0; trial < 60; trial++) {
         int first = random.nextInt(LARGEST);
         int size = random.nextInt(Math.min(300, LARGEST - first) + 1);
-        given.check(
-            Kernels.get(type, kind),
-            1 + random.nextInt(2),
-            first,
-            size,
-            random.nextBoolean(),
-            random.nextInt(64),
-            scratch);
+        int m = 1 + random.nextInt(2);
+        boolean inPlace = random.nextBoolean();
+        int misalignment = random.nextInt(64);
+        FoldKernel kernel = Kernels.get(type, kind);
+        given.check(kernel, m, first, size, inPlace, misalignment, scratch);
+        given.checkClosable(kernel, m, first, size, inPlace, misalignment, scratch);
       }
     }
   }
@@ -88,29 +94,34 @@ class FoldKernelTest {
   }
 
   private static void agreeOn(DataType type, int elements) {
+    try (Arena lasting = new LastingArena();
+        Arena closable = Arena.ofShared()) {
+      agreeOn(type, elements, lasting);
+      agreeOn(type, elements, closable);
+    }
+  }
+
+  private static void agreeOn(DataType type, int elements, Arena arena) {
     long bytes = (long) elements * type.byteSize();
     SplittableRandom random = new SplittableRandom(SEED + 2);
     Scratch scratch = new Scratch();
-    try (Arena arena = new LastingArena()) {
-      MemorySegment[] in = new MemorySegment[3];
-      for (int k = 0; k < in.length; k++) {
-        in[k] = arena.allocate(bytes + Long.BYTES, 64);
-        for (long i = 0; i < bytes; i += Long.BYTES) {
-          in[k].set(ValueLayout.JAVA_LONG, i, random.nextLong());
-        }
+    MemorySegment[] in = new MemorySegment[3];
+    for (int k = 0; k < in.length; k++) {
+      in[k] = arena.allocate(bytes + Long.BYTES, 64);
+      for (long i = 0; i < bytes; i += Long.BYTES) {
+        in[k].set(ValueLayout.JAVA_LONG, i, random.nextLong());
       }
-      MemorySegment[] chosen = {arena.allocate(bytes, 64)};
-      MemorySegment[] generic = {arena.allocate(bytes, 64)};
-      long[] zeros = new long[in.length];
-      for (ReduceOp.Kind kind : ReduceOp.Kind.values()) {
-        for (int n = 2; n <= in.length; n++) {
-          Kernels.get(type, kind).fold(in, zeros, n, chosen, zeros, 1, elements, null, scratch);
-          Kernels.generic(type, kind)
-              .fold(in, zeros, n, generic, zeros, 1, elements, null, scratch);
-          long different = chosen[0].mismatch(generic[0]);
-          if (different >= 0) {
-            fail(type + " " + kind + " n=" + n + " differs at byte " + different);
-          }
+    }
+    MemorySegment[] chosen = {arena.allocate(bytes, 64)};
+    MemorySegment[] generic = {arena.allocate(bytes, 64)};
+    long[] zeros = new long[in.length];
+    for (ReduceOp.Kind kind : ReduceOp.Kind.values()) {
+      for (int n = 2; n <= in.length; n++) {
+        Kernels.get(type, kind).fold(in, zeros, n, chosen, zeros, 1, elements, null, scratch);
+        Kernels.generic(type, kind).fold(in, zeros, n, generic, zeros, 1, elements, null, scratch);
+        long different = chosen[0].mismatch(generic[0]);
+        if (different >= 0) {
+          fail(type + " " + kind + " n=" + n + " differs at byte " + different);
         }
       }
     }
@@ -371,47 +382,73 @@ class FoldKernelTest {
         boolean inPlace,
         int misalignment,
         Scratch scratch) {
+      try (Arena arena = new LastingArena()) {
+        check(arena, kernel, m, first, size, inPlace, misalignment, scratch);
+      }
+    }
+
+    /** In memory that its owner could close. */
+    void checkClosable(
+        FoldKernel kernel,
+        int m,
+        int first,
+        int size,
+        boolean inPlace,
+        int misalignment,
+        Scratch scratch) {
+      try (Arena arena = Arena.ofShared()) {
+        check(arena, kernel, m, first, size, inPlace, misalignment, scratch);
+      }
+    }
+
+    private void check(
+        Arena arena,
+        FoldKernel kernel,
+        int m,
+        int first,
+        int size,
+        boolean inPlace,
+        int misalignment,
+        Scratch scratch) {
       int bytes = size * type.byteSize();
       int from = first * type.byteSize();
-      try (Arena arena = new LastingArena()) {
-        MemorySegment[] in = new MemorySegment[n];
-        MemorySegment[] guarded = new MemorySegment[n + m];
-        long[] inOffset = new long[n];
-        for (int k = 0; k < n; k++) {
-          guarded[k] = arena.allocate(bytes + 2L * GUARD + misalignment, 64).fill(CANARY);
-          MemorySegment.copy(
-              inputs[k], from, guarded[k], ValueLayout.JAVA_BYTE, GUARD + misalignment, bytes);
-          // Exactly as long as what may be read.
-          in[k] = guarded[k].asSlice(misalignment, (long) GUARD + bytes);
-          inOffset[k] = GUARD;
+      MemorySegment[] in = new MemorySegment[n];
+      MemorySegment[] guarded = new MemorySegment[n + m];
+      long[] inOffset = new long[n];
+      for (int k = 0; k < n; k++) {
+        guarded[k] = arena.allocate(bytes + 2L * GUARD + misalignment, 64).fill(CANARY);
+        MemorySegment.copy(
+            inputs[k], from, guarded[k], ValueLayout.JAVA_BYTE, GUARD + misalignment, bytes);
+        // Exactly as long as what may be read.
+        in[k] = guarded[k].asSlice(misalignment, (long) GUARD + bytes);
+        inOffset[k] = GUARD;
+      }
+      MemorySegment[] out = new MemorySegment[m];
+      long[] outOffset = new long[m];
+      for (int o = 0; o < m; o++) {
+        if (inPlace) {
+          // The last input first: an output must not be written before all inputs are read.
+          out[o] = in[n - 1 - o];
+        } else {
+          guarded[n + o] = arena.allocate(bytes + 2L * GUARD + misalignment, 64).fill(CANARY);
+          out[o] = guarded[n + o].asSlice(misalignment, (long) GUARD + bytes);
         }
-        MemorySegment[] out = new MemorySegment[m];
-        long[] outOffset = new long[m];
-        for (int o = 0; o < m; o++) {
-          if (inPlace) {
-            // The last input first: an output must not be written before all inputs are read.
-            out[o] = in[n - 1 - o];
-          } else {
-            guarded[n + o] = arena.allocate(bytes + 2L * GUARD + misalignment, 64).fill(CANARY);
-            out[o] = guarded[n + o].asSlice(misalignment, (long) GUARD + bytes);
-          }
-          outOffset[o] = GUARD;
+        outOffset[o] = GUARD;
+      }
+      kernel.fold(in, inOffset, n, out, outOffset, m, size, scalars, scratch);
+      byte[] wanted = Arrays.copyOfRange(expected, from, from + bytes);
+      for (int o = 0; o < m; o++) {
+        compare(wanted, out[o].asSlice(GUARD), kernel, m, size, inPlace);
+      }
+      for (int k = 0; k < n; k++) {
+        if (!inPlace || k < n - m) {
+          byte[] input = Arrays.copyOfRange(inputs[k], from, from + bytes);
+          compare(input, in[k].asSlice(GUARD), kernel, m, size, inPlace);
         }
-        kernel.fold(in, inOffset, n, out, outOffset, m, size, scalars, scratch);
-        byte[] wanted = Arrays.copyOfRange(expected, from, from + bytes);
-        for (int o = 0; o < m; o++) {
-          compare(wanted, out[o].asSlice(GUARD), kernel, m, size, inPlace);
-        }
-        for (int k = 0; k < n; k++) {
-          if (!inPlace || k < n - m) {
-            byte[] input = Arrays.copyOfRange(inputs[k], from, from + bytes);
-            compare(input, in[k].asSlice(GUARD), kernel, m, size, inPlace);
-          }
-        }
-        for (MemorySegment segment : guarded) {
-          if (segment != null) {
-            checkCanaries(segment, GUARD + misalignment, bytes);
-          }
+      }
+      for (MemorySegment segment : guarded) {
+        if (segment != null) {
+          checkCanaries(segment, GUARD + misalignment, bytes);
         }
       }
     }
@@ -449,6 +486,42 @@ class FoldKernelTest {
                   get(actual, type, index),
                   get(MemorySegment.ofArray(wanted), type, index)));
     }
+  }
+
+  /**
+   * Wrapped memory is folded in vectors, too: that of an automatic arena where it lies, and that of
+   * an arena which its owner could close by way of a copy outside the heap.
+   */
+  @ParameterizedTest
+  @EnumSource(
+      value = DataType.class,
+      names = {"FLOAT32", "BFLOAT16", "INT64"})
+  void wrappedMemoryIsFoldedInVectors(DataType type) throws Exception {
+    assumeTrue(Kernels.description().startsWith("Vector"), Kernels::description);
+    try (Arena closable = Arena.ofShared()) {
+      assertEquals(Set.of("accumulator"), scratchUsedIn(Arena.ofAuto(), type));
+      assertEquals(
+          Set.of("accumulator", "firstOperand", "secondOperand"), scratchUsedIn(closable, type));
+    }
+  }
+
+  /** Names of what a fold of three inputs made in its scratch. */
+  private static Set<String> scratchUsedIn(Arena arena, DataType type) throws Exception {
+    MemorySegment[] segments = {
+      arena.allocate(4096, 64), arena.allocate(4096, 64), arena.allocate(4096, 64)
+    };
+    Scratch scratch = new Scratch();
+    long[] zeros = new long[3];
+    Kernels.get(type, ReduceOp.Kind.SUM)
+        .fold(segments, zeros, 3, segments, zeros, 2, 4096 / type.byteSize(), null, scratch);
+    Set<String> used = new TreeSet<>();
+    for (Field field : Scratch.class.getDeclaredFields()) {
+      field.setAccessible(true);
+      if (!Modifier.isStatic(field.getModifiers()) && field.get(scratch) != null) {
+        used.add(field.getName());
+      }
+    }
+    return used;
   }
 
   @Test

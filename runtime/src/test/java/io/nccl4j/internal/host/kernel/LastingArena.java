@@ -5,8 +5,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SegmentAllocator;
 
 /**
- * Memory that nobody can close, which is what the vector kernels take; the same for every test, one
- * after the other.
+ * Memory that nobody can close, which vector kernels fold where it lies; the same for every test,
+ * one after the other.
  */
 final class LastingArena implements Arena {
   private static final long BYTES = 64 << 20;
