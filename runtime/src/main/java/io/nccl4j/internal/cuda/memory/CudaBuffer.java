@@ -9,14 +9,15 @@ import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.spi.BackendBuffer;
-import io.nccl4j.internal.spi.HeapArrays;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.internal.spi.NativeSegments;
 import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -187,17 +188,21 @@ public final class CudaBuffer implements BackendBuffer {
   }
 
   @Override
-  public void copyFrom(Object array) {
+  public void copyFrom(MemorySegment source) {
     requireOpen();
-    MemorySegment source = HeapArrays.fitting(array, bytes);
-    device.transfers().toDevice(address, source);
+    device.transfers().toDevice(address, NativeSegments.requireReadable(source, bytes));
   }
 
   @Override
-  public void copyTo(Object array) {
+  public void copyTo(MemorySegment target) {
     requireOpen();
-    MemorySegment target = HeapArrays.fitting(array, bytes);
-    device.transfers().toHost(target, address);
+    device.transfers().toHost(NativeSegments.requireWritable(target, bytes), address);
+  }
+
+  @Override
+  public Optional<MemorySegment> hostSegment() {
+    requireOpen();
+    return Optional.empty();
   }
 
   /**
