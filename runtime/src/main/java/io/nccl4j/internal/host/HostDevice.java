@@ -68,9 +68,14 @@ final class HostDevice implements BackendDevice {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
+    return allocate(account(), MemoryPurpose.USER, bytes);
+  }
+
+  /** Memory that is booked on an account, within the device's budget. */
+  DeviceBuffer allocate(MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
     return new HostBuffer(
         this,
-        memory.allocate(MemoryPurpose.USER, bytes),
+        memory.allocate(owner, purpose, bytes),
         ProcessMemory.self().heap().isShareable());
   }
 

@@ -7,6 +7,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.spi.BackendBuffer;
 import io.nccl4j.internal.spi.MemoryBook;
@@ -96,6 +97,17 @@ public final class CudaBuffer implements BackendBuffer {
         block.booking(),
         MemoryPurpose.USER,
         () -> heap.free(block));
+  }
+
+  /** As {@link #allocate}, as long as it is within the device's budget. */
+  public static CudaBuffer allocateWithin(
+      DeviceMemory device, MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
+    device.sweep();
+    return DeviceBudget.allocate(
+        device.device(),
+        bytes,
+        device::takenBytes,
+        () -> allocate(device, owner, purpose, bytes));
   }
 
   /**
