@@ -500,6 +500,16 @@ public interface Communicator extends AutoCloseable {
     return arrays(short[].class, type);
   }
 
+  /**
+   * Collectives that move objects, which wait until they are done.
+   *
+   * @param codec makes bytes of objects, and objects of bytes
+   * @throws InvalidArgumentException if the codec is null
+   */
+  default <T> ObjectCalls<T> objects(ObjectCodec<T> codec) {
+    return new ObjectCalls<>(longs(), bytes(), rank(), nranks(), codec);
+  }
+
   /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */
   default void allReduce(float[] data, ReduceOp op) {
     floats().allReduce(data, op);
