@@ -482,7 +482,7 @@ public interface Communicator extends AutoCloseable {
   /**
    * Operations on bytes of a given type, which wait until they are done.
    *
-   * @param type {@code INT8}, {@code UINT8}, {@code FLOAT8_E4M3} or {@code FLOAT8_E5M2}; {@code
+   * @param type {@code INT8}, {@code UINT8}, {@code FLOAT8_E4M3} or {@code FLOAT8_E5M2}; {@link
    *     Floats} converts the floats
    * @throws InvalidArgumentException if it is another one
    */
@@ -493,7 +493,7 @@ public interface Communicator extends AutoCloseable {
   /**
    * Operations on 16-bit floats, which wait until they are done.
    *
-   * @param type {@code FLOAT16} or {@code BFLOAT16}; {@code Floats} converts them
+   * @param type {@code FLOAT16} or {@code BFLOAT16}; {@link Floats} converts them
    * @throws InvalidArgumentException if it is another one
    */
   default ArrayCalls<short[]> shorts(DataType type) {

@@ -138,18 +138,6 @@ final class FloatFold extends BlockFold {
     }
   }
 
-  private static void widenHalves(short[] halves, float[] values, int count) {
-    for (int i = 0; i < count; i++) {
-      values[i] = Float.float16ToFloat(halves[i]);
-    }
-  }
-
-  private static void widenBfloats(short[] bfloats, float[] values, int count) {
-    for (int i = 0; i < count; i++) {
-      values[i] = SmallFloats.fromBfloat16(bfloats[i]);
-    }
-  }
-
   private static void narrowToBfloats(float[] values, short[] bfloats, int count) {
     for (int i = 0; i < count; i++) {
       bfloats[i] = SmallFloats.toBfloat16(values[i]);
@@ -213,17 +201,17 @@ final class FloatFold extends BlockFold {
       case FLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        widenHalves(raw, values, turns(count));
+        SmallFloats.fromFloat16(raw, 0, values, 0, turns(count));
       }
       case BFLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        widenBfloats(raw, values, turns(count));
+        SmallFloats.fromBfloat16(raw, 0, values, 0, turns(count));
       }
       default -> {
         byte[] raw = scratch.bytes();
         MemorySegment.copy(segment, JAVA_BYTE, offset, raw, 0, count);
-        float8.toFloats(raw, values, turns(count));
+        float8.toFloats(raw, 0, values, 0, turns(count));
       }
     }
   }
@@ -264,7 +252,7 @@ final class FloatFold extends BlockFold {
       }
       default -> {
         byte[] raw = scratch.bytes();
-        float8.fromFloats(values, raw, turns(count));
+        float8.fromFloats(values, 0, raw, 0, turns(count));
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(raw, 0, out[o], JAVA_BYTE, outOffset[o] + shift, count);
         }
