@@ -144,6 +144,24 @@ public final class SmallFloats {
       return codes[bits >>> DROPPED_BITS | jam];
     }
 
+    /** As {@link #toFloat}, of the first {@code count} codes: faster than from anywhere. */
+    public void toFloats(byte[] from, float[] to, int count) {
+      float[] table = values;
+      for (int i = 0; i < count; i++) {
+        to[i] = table[from[i] & 0xff];
+      }
+    }
+
+    /** As {@link #fromFloat}, of the first {@code count} floats: faster than from anywhere. */
+    public void fromFloats(float[] from, byte[] to, int count) {
+      byte[] table = codes;
+      for (int i = 0; i < count; i++) {
+        int bits = Float.floatToRawIntBits(from[i]);
+        int jam = (bits & DROPPED) + DROPPED >>> DROPPED_BITS;
+        to[i] = table[bits >>> DROPPED_BITS | jam];
+      }
+    }
+
     /** As {@link #toFloat}, of {@code count} codes. */
     public void toFloats(byte[] from, int fromIndex, float[] to, int toIndex, int count) {
       float[] table = values;

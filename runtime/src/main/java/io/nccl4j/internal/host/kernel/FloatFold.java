@@ -211,7 +211,7 @@ final class FloatFold extends BlockFold {
       default -> {
         byte[] raw = scratch.bytes();
         MemorySegment.copy(segment, JAVA_BYTE, offset, raw, 0, count);
-        float8.toFloats(raw, 0, values, 0, turns(count));
+        float8.toFloats(raw, values, turns(count));
       }
     }
   }
@@ -252,7 +252,7 @@ final class FloatFold extends BlockFold {
       }
       default -> {
         byte[] raw = scratch.bytes();
-        float8.fromFloats(values, 0, raw, 0, turns(count));
+        float8.fromFloats(values, raw, turns(count));
         for (int o = 0; o < m; o++) {
           MemorySegment.copy(raw, 0, out[o], JAVA_BYTE, outOffset[o] + shift, count);
         }
