@@ -25,6 +25,9 @@ import org.jspecify.annotations.Nullable;
  * root with {@code recv == send + root·count}; the v-forms likewise with displacements. allToAll
  * has no in-place form.
  *
+ * <p><b>Arrays and objects.</b> {@link #allReduce(float[], ReduceOp)}, {@link #floats()} and its
+ * like do the same on Java arrays in one statement, which waits; {@link #objects} moves objects.
+ *
  * <p><b>Determinism.</b> On the host backend every rank gets the same bits, in every run with the
  * same number of ranks.
  *

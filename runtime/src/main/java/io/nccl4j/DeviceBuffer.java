@@ -180,10 +180,11 @@ public interface DeviceBuffer extends AutoCloseable {
    * operation writes what is read or reads what is written, as with {@link #copyFrom(Object)
    * copies}.
    *
-   * <p>It is alive until this buffer is closed, or the buffer that this one is a slice of; an access
-   * after that throws {@link IllegalStateException}. Over {@linkplain Device#wrap(MemorySegment)
-   * wrapped} memory it is a part of the caller's segment and has the life of that. A buffer cannot
-   * be closed while a call of the JDK, such as a file's read, works with the segment.
+   * <p>It is alive until this buffer is closed, or the buffer that this one is a slice of; an
+   * access after that throws {@link IllegalStateException}. Over {@linkplain
+   * Device#wrap(MemorySegment) wrapped} memory it is a part of the caller's segment and has the
+   * life of that. A buffer cannot be closed while a call of the JDK, such as a file's read, works
+   * with the segment.
    *
    * @return empty on the cuda backend, and for buffers of {@linkplain io.nccl4j.memory.MemoryPool
    *     pools} where the JVM denies native access

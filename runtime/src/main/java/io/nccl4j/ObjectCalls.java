@@ -228,7 +228,13 @@ public final class ObjectCalls<T> {
     } catch (Exception e) {
       throw (InvalidArgumentException)
           new InvalidArgumentException(
-                  call + ": rank " + from + "'s object cannot be decoded on rank " + rank + ": " + e,
+                  call
+                      + ": rank "
+                      + from
+                      + "'s object cannot be decoded on rank "
+                      + rank
+                      + ": "
+                      + e,
                   "use codecs that understand each other on all ranks")
               .causedBy(e);
     }
@@ -258,8 +264,7 @@ public final class ObjectCalls<T> {
   }
 
   /** Throws if a rank has sent a failure in place of its object. */
-  private void requireEncoded(
-      String call, long[] headers, byte[] all, @Nullable Throwable own) {
+  private void requireEncoded(String call, long[] headers, byte[] all, @Nullable Throwable own) {
     if (own != null) {
       throw failed(call, rank, new byte[0], own);
     }

@@ -97,6 +97,36 @@ class ArrayCallsTest {
     }
   }
 
+  /** Two of four ranks use arrays, the others buffers. */
+  @Test
+  void otherRanksMayUseBuffers() throws Exception {
+    try (Ranks ranks = new Ranks(4)) {
+      run(
+          ranks,
+          comm -> {
+            int rank = comm.rank();
+            int[] sum = {rank};
+            int[] all = new int[4];
+            if (rank % 2 == 0) {
+              comm.allReduce(sum, ReduceOp.SUM);
+              comm.ints().allGather(new int[] {10 * rank}, all);
+            } else {
+              Stream stream = ranks.streams.get(rank);
+              ranks.put(rank, rank);
+              ranks.sum(rank, 1);
+              stream.synchronize();
+              sum = ranks.got(rank, 1);
+              ranks.put(rank, 10 * rank);
+              comm.allGather(ranks.in.get(rank), ranks.out.get(rank), 1, DataType.INT32, stream);
+              stream.synchronize();
+              all = ranks.got(rank, 4);
+            }
+            assertArrayEquals(new int[] {6}, sum);
+            assertArrayEquals(new int[] {0, 10, 20, 30}, all);
+          });
+    }
+  }
+
   // ---- bad input
 
   private record Row(String word, Executable call) {}
@@ -135,9 +165,7 @@ class ArrayCallsTest {
         new Row("4 elements, not 2", () -> f.allGatherV(four, eight, counts)),
         new Row("8 elements, its blocks 9", () -> f.allGatherV(four, eight, new long[] {4, 5})),
         new Row("recvDisplacements", () -> f.allGatherV(four, eight, counts, null)),
-        new Row(
-            "overlap",
-            () -> f.allGatherV(four, eight, new long[] {4, 2}, new long[] {0, 3})),
+        new Row("overlap", () -> f.allGatherV(four, eight, new long[] {4, 2}, new long[] {0, 3})),
         new Row(
             "2\\^63",
             () -> f.allGatherV(four, eight, new long[] {4, 4}, new long[] {0, Long.MAX_VALUE})),
@@ -145,8 +173,7 @@ class ArrayCallsTest {
             "9223372036854775807",
             () -> f.allGatherV(four, eight, new long[] {4, Long.MAX_VALUE - 4})),
         new Row(
-            "its blocks 5",
-            () -> f.reduceScatterV(four, four, new long[] {4, 1}, ReduceOp.SUM)),
+            "its blocks 5", () -> f.reduceScatterV(four, four, new long[] {4, 1}, ReduceOp.SUM)),
         new Row(
             "5 elements, not 4",
             () -> f.reduceScatterV(eight, five, new long[] {4, 4}, ReduceOp.SUM)),
@@ -170,9 +197,7 @@ class ArrayCallsTest {
         new Row("boolean\\[\\]", () -> comm.arrays(boolean[].class, DataType.INT8)),
         new Row("type is null", () -> comm.arrays(int[].class, null)),
         new Row("kind of array is null", () -> comm.arrays(null, DataType.INT32)),
-        new Row(
-            "scalar",
-            () -> comm.allReduce(new int[4], ReduceOp.preMulSum(0.5))),
+        new Row("scalar", () -> comm.allReduce(new int[4], ReduceOp.preMulSum(0.5))),
       };
       for (Row row : rows) {
         InvalidArgumentException e = assertThrows(InvalidArgumentException.class, row.call);
@@ -241,8 +266,7 @@ class ArrayCallsTest {
     TestBackend.requireHost("NCCL does not detect contradictions by itself");
     try (Ranks ranks = new Ranks(2)) {
       float[][] data = {{1, 2}, {1, 2, 3}};
-      Throwable[] thrown =
-          ranks.outcomes(comm -> comm.allReduce(data[comm.rank()], ReduceOp.SUM));
+      Throwable[] thrown = ranks.outcomes(comm -> comm.allReduce(data[comm.rank()], ReduceOp.SUM));
       assertInstanceOf(MismatchException.class, thrown[0]);
       assertInstanceOf(MismatchException.class, thrown[1]);
       assertArrayEquals(new float[] {1, 2}, data[0]);
@@ -327,8 +351,7 @@ class ArrayCallsTest {
     all.close();
     assertTrue(
         TestBackend.eventually(
-            () ->
-                MemoryReport.of(all.get(0).device()).bytes(MemoryPurpose.COPY) <= before - KEPT));
+            () -> MemoryReport.of(all.get(0).device()).bytes(MemoryPurpose.COPY) <= before - KEPT));
   }
 
   /**

@@ -59,8 +59,7 @@ class BufferAccessTest {
   void partsOfArraysGoInAndOut() {
     int[] data = {1, 2, 3, 4, 5};
     buffer.slice(DataType.INT32, 2, 3).copyFrom(data, 1, 3);
-    assertArrayEquals(
-        new int[] {0, 0, 2, 3, 4, 0}, buffer.slice(DataType.INT32, 0, 6).toInts());
+    assertArrayEquals(new int[] {0, 0, 2, 3, 4, 0}, buffer.slice(DataType.INT32, 0, 6).toInts());
     int[] back = {9, 9, 9, 9};
     buffer.slice(DataType.INT32, 3, 2).copyTo(back, 2, 2);
     assertArrayEquals(new int[] {9, 9, 3, 4}, back);
@@ -144,8 +143,7 @@ class BufferAccessTest {
               .start(
                   () -> {
                     thrown[0] =
-                        assertThrows(
-                            InvalidArgumentException.class, () -> buffer.copyFrom(mine));
+                        assertThrows(InvalidArgumentException.class, () -> buffer.copyFrom(mine));
                     thrown[1] =
                         assertThrows(InvalidArgumentException.class, () -> buffer.copyTo(mine));
                   });

@@ -198,8 +198,7 @@ final class CaseGenerator {
     add(op, type, reduction, bytes, null);
   }
 
-  private void add(
-      Op op, DataType type, Reduction reduction, int bytes, @Nullable Memory given) {
+  private void add(Op op, DataType type, Reduction reduction, int bytes, @Nullable Memory given) {
     int count = bytes / type.byteSize();
     boolean host = TestBackend.BACKEND == Backend.HOST;
     if (op == Op.BARRIER && count > 3) {

@@ -103,10 +103,8 @@ class ObjectCallsTest {
               (objects, rank) ->
                   objects.scatter(rank == 1 ? List.of("right", wrong, "right") : null, 1));
       for (Call call : calls) {
-        Throwable[] thrown =
-            ranks.outcomes(comm -> call.on(comm.objects(MOODY), comm.rank()));
-        InvalidArgumentException own =
-            assertInstanceOf(InvalidArgumentException.class, thrown[1]);
+        Throwable[] thrown = ranks.outcomes(comm -> call.on(comm.objects(MOODY), comm.rank()));
+        InvalidArgumentException own = assertInstanceOf(InvalidArgumentException.class, thrown[1]);
         assertTrue(own.getCause() != null, own::toString);
         String reason = wrong.equals(".") ? "returned null" : wrong.equals("-") ? "dash" : "amp";
         assertTrue(own.getMessage().contains(reason), own::getMessage);
@@ -134,8 +132,8 @@ class ObjectCallsTest {
           ranks.outcomes(
               comm -> {
                 ObjectCodec<String> codec = comm.rank() == 0 ? ObjectCodec.UTF_8 : MOODY;
-                assertEquals(List.of("!", "x"), comm.objects(codec).allGather(
-                    comm.rank() == 0 ? "!" : "x"));
+                assertEquals(
+                    List.of("!", "x"), comm.objects(codec).allGather(comm.rank() == 0 ? "!" : "x"));
               });
       assertEquals(null, thrown[0]);
       InvalidArgumentException e = assertInstanceOf(InvalidArgumentException.class, thrown[1]);
@@ -150,15 +148,12 @@ class ObjectCallsTest {
     try (Ranks ranks = new Ranks(2)) {
       for (List<String> wrong : List.of(List.of("one"), List.of("1", "2", "3"))) {
         Throwable[] thrown =
-            ranks.outcomes(
-                comm ->
-                    comm.objects(MOODY).scatter(comm.rank() == 0 ? wrong : null, 0));
+            ranks.outcomes(comm -> comm.objects(MOODY).scatter(comm.rank() == 0 ? wrong : null, 0));
         assertInstanceOf(InvalidArgumentException.class, thrown[0]);
         assertTrue(thrown[0].getMessage().contains("for 2 ranks"), thrown[0]::getMessage);
         assertInstanceOf(PeerFailedException.class, thrown[1]);
       }
-      Throwable[] thrown =
-          ranks.outcomes(comm -> comm.objects(MOODY).scatter(null, 1));
+      Throwable[] thrown = ranks.outcomes(comm -> comm.objects(MOODY).scatter(null, 1));
       assertInstanceOf(InvalidArgumentException.class, thrown[1]);
       ranks.assertUsable();
     }

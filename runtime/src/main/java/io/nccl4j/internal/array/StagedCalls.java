@@ -220,8 +220,7 @@ final class StagedCalls<A> implements ArrayCalls<A> {
     try {
       DeviceBuffer own = own(memory, recvCounts, recvDisplacements);
       own.copyFrom(send);
-      communicator.allGatherV(
-          own, memory, recvCounts, recvDisplacements, type, staging.stream());
+      communicator.allGatherV(own, memory, recvCounts, recvDisplacements, type, staging.stream());
       staging.await();
       copyBlocks(memory, recv, recvCounts, recvDisplacements);
     } finally {
@@ -500,10 +499,7 @@ final class StagedCalls<A> implements ArrayCalls<A> {
 
   /** The elements up to the end of the last block. */
   private long extent(
-      long @Nullable [] counts,
-      long @Nullable [] displacements,
-      String name,
-      Operation operation) {
+      long @Nullable [] counts, long @Nullable [] displacements, String name, Operation operation) {
     long[] of = arguments.counts(counts, name + "Counts", operation);
     long[] at = arguments.counts(displacements, name + "Displacements", operation);
     return Arguments.extent(of, at, type, name + "Counts", operation) / type.byteSize();

@@ -291,8 +291,7 @@ public final class CoreProvider
   }
 
   @Override
-  public void widen(
-      DataType type, byte[] from, int fromIndex, float[] to, int toIndex, int count) {
+  public void widen(DataType type, byte[] from, int fromIndex, float[] to, int toIndex, int count) {
     float8(type).toFloats(from, fromIndex, to, toIndex, count);
   }
 

@@ -74,9 +74,7 @@ final class HostDevice implements BackendDevice {
   /** Memory that is booked on an account, within the device's budget. */
   DeviceBuffer allocate(MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
     return new HostBuffer(
-        this,
-        memory.allocate(owner, purpose, bytes),
-        ProcessMemory.self().heap().isShareable());
+        this, memory.allocate(owner, purpose, bytes), ProcessMemory.self().heap().isShareable());
   }
 
   @Override

@@ -104,10 +104,7 @@ public final class CudaBuffer implements BackendBuffer {
       DeviceMemory device, MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
     device.sweep();
     return DeviceBudget.allocate(
-        device.device(),
-        bytes,
-        device::takenBytes,
-        () -> allocate(device, owner, purpose, bytes));
+        device.device(), bytes, device::takenBytes, () -> allocate(device, owner, purpose, bytes));
   }
 
   /**
