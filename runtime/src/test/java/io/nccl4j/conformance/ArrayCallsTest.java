@@ -375,7 +375,7 @@ class ArrayCallsTest {
               long before = threads.getCurrentThreadAllocatedBytes();
               calls(comm, calls);
               long allocated = threads.getCurrentThreadAllocatedBytes() - before;
-              perCall[comm.rank()] = allocated / (2 * calls);
+              perCall[comm.rank()] = allocated / (2L * calls);
             });
       }
       assertTrue(Math.max(perCall[0], perCall[1]) <= MOST, () -> Arrays.toString(perCall));
