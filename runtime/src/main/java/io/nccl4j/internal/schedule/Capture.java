@@ -39,6 +39,9 @@ public class Capture<W extends Work> {
 
   /** Whether this thread has begun a capture on a device, and has not ended it. */
   static boolean isUnderWay(Device device) {
+    if (UNDER_WAY.isEmpty()) {
+      return false;
+    }
     for (Capture<?> capture : UNDER_WAY) {
       if (capture.thread == Thread.currentThread() && capture.origin.device() == device) {
         return true;
