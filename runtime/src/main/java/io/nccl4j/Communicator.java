@@ -510,7 +510,7 @@ public interface Communicator extends AutoCloseable {
    * @throws InvalidArgumentException if the codec is null
    */
   default <T> ObjectCalls<T> objects(ObjectCodec<T> codec) {
-    return new ObjectCalls<>(longs(), bytes(), rank(), nranks(), codec);
+    return new ObjectCalls<>(longs(), bytes(), rank(), nranks(), codec, this::abort);
   }
 
   /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */

@@ -4,6 +4,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,6 +22,10 @@ import org.jspecify.annotations.Nullable;
  * {@link PeerFailedException}, which has the rank and its reason, on the others. If bytes cannot be
  * decoded, it fails with {@link InvalidArgumentException} on that rank alone. Either way, the
  * communicator stays usable.
+ *
+ * <p><b>A rank that cannot go on</b> in the middle of a call, because its thread is interrupted or
+ * it has no memory for what the others send, aborts the communicator, so that they do not wait for
+ * it.
  *
  * @param <T> the type of the objects
  */
@@ -42,23 +48,29 @@ public final class ObjectCalls<T> {
     }
   }
 
+  /** What a rank has that sends nothing. */
+  private static final Encoded NOTHING = new Encoded(new byte[0], null);
+
   private final ArrayCalls<long[]> sizes;
   private final ArrayCalls<byte[]> bytes;
   private final int rank;
   private final int nranks;
   private final ObjectCodec<T> codec;
+  private final Consumer<Throwable> abort;
 
   ObjectCalls(
       ArrayCalls<long[]> sizes,
       ArrayCalls<byte[]> bytes,
       int rank,
       int nranks,
-      ObjectCodec<T> codec) {
+      ObjectCodec<T> codec,
+      Consumer<Throwable> abort) {
     this.sizes = sizes;
     this.bytes = bytes;
     this.rank = rank;
     this.nranks = nranks;
     this.codec = Require.present(codec, "codec");
+    this.abort = abort;
   }
 
   /**
@@ -71,11 +83,10 @@ public final class ObjectCalls<T> {
    */
   public List<T> allGather(T object) {
     Encoded own = encode(object);
-    long[] headers = new long[nranks];
-    sizes.allGather(new long[] {own.header()}, headers);
+    long[] headers = headers(own);
     long[] counts = counts(headers);
-    byte[] all = new byte[sum("allGather", counts)];
-    bytes.allGatherV(own.bytes, all, counts);
+    int sum = sum("allGather", counts);
+    byte[] all = exchange(() -> allBytes(own, sum, counts));
     requireEncoded("allGather", headers, all, own.failure);
     return decodeAll("allGather", all, counts);
   }
@@ -92,18 +103,21 @@ public final class ObjectCalls<T> {
   public List<T> gather(T object, int root) {
     requireRank("gather", root);
     Encoded own = encode(object);
-    long[] headers = new long[nranks];
-    sizes.allGather(new long[] {own.header()}, headers);
+    long[] headers = headers(own);
     long[] counts = counts(headers);
     int sum = sum("gather", counts);
     if (Arrays.stream(headers).anyMatch(header -> header < 0)) {
       // All ranks hear why, not only the root.
-      byte[] all = new byte[sum];
-      bytes.allGatherV(own.bytes, all, counts);
+      byte[] all = exchange(() -> allBytes(own, sum, counts));
       requireEncoded("gather", headers, all, own.failure);
     }
-    byte[] all = new byte[rank == root ? sum : 0];
-    bytes.gatherV(own.bytes, all, counts, root);
+    byte[] all =
+        exchange(
+            () -> {
+              byte[] received = new byte[rank == root ? sum : 0];
+              bytes.gatherV(own.bytes, received, counts, root);
+              return received;
+            });
     return rank == root ? decodeAll("gather", all, counts) : List.of();
   }
 
@@ -119,11 +133,10 @@ public final class ObjectCalls<T> {
    */
   public T broadcast(@Nullable T object, int root) {
     requireRank("broadcast", root);
-    Encoded own = rank == root ? encode(object) : new Encoded(new byte[0], null);
+    Encoded own = rank == root ? encode(object) : NOTHING;
     long[] header = {own.header()};
-    sizes.broadcast(header, root);
-    byte[] data = rank == root ? own.bytes : new byte[(int) Encoded.length(header[0])];
-    bytes.broadcast(data, root);
+    exchangeSizes(() -> sizes.broadcast(header, root));
+    byte[] data = exchange(() -> bytesOf(own, header[0], root));
     if (header[0] < 0) {
       throw failed("broadcast", root, data, own.failure);
     }
@@ -148,15 +161,60 @@ public final class ObjectCalls<T> {
     for (int k = 0; k < own.size(); k++) {
       headers[k] = own.get(k).header();
     }
-    sizes.broadcast(headers, root);
+    exchangeSizes(() -> sizes.broadcast(headers, root));
     if (headers[0] < 0) {
-      byte[] text = rank == root ? own.getFirst().bytes : new byte[(int) ~headers[0]];
-      bytes.broadcast(text, root);
-      throw failed("scatter", root, text, rank == root ? own.getFirst().failure : null);
+      Encoded failure = rank == root ? own.getFirst() : NOTHING;
+      byte[] text = exchange(() -> bytesOf(failure, headers[0], root));
+      throw failed("scatter", root, text, failure.failure);
     }
-    byte[] mine = new byte[(int) headers[rank]];
-    bytes.scatterV(rank == root ? join(own) : null, headers, mine, root);
+    byte[] mine =
+        exchange(
+            () -> {
+              byte[] received = new byte[(int) headers[rank]];
+              bytes.scatterV(rank == root ? join(own) : null, headers, received, root);
+              return received;
+            });
     return decode("scatter", mine, root);
+  }
+
+  // ---- what the ranks exchange
+
+  private long[] headers(Encoded own) {
+    long[] headers = new long[nranks];
+    exchangeSizes(() -> sizes.allGather(new long[] {own.header()}, headers));
+    return headers;
+  }
+
+  private byte[] allBytes(Encoded own, int sum, long[] counts) {
+    byte[] all = new byte[sum];
+    bytes.allGatherV(own.bytes, all, counts);
+    return all;
+  }
+
+  private byte[] bytesOf(Encoded own, long header, int root) {
+    byte[] data = rank == root ? own.bytes : new byte[(int) Encoded.length(header)];
+    bytes.broadcast(data, root);
+    return data;
+  }
+
+  /** The first operation: what is refused here was not started. */
+  private void exchangeSizes(Runnable operation) {
+    try {
+      operation.run();
+    } catch (InterruptedWaitException e) {
+      abort.accept(e);
+      throw e;
+    }
+  }
+
+  /** The second one, for which the others wait by now. */
+  private byte[] exchange(Supplier<byte[]> operation) {
+    try {
+      return operation.get();
+    } catch (RuntimeException | Error e) {
+      abort.accept(e);
+      throw e;
+    }
   }
 
   // ---- objects and bytes

@@ -22,6 +22,7 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.memory.MemoryBudgetException;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
 import java.lang.management.ManagementFactory;
@@ -340,6 +341,23 @@ class ArrayCallsTest {
       assertTrue(TestBackend.eventually(() -> staged(comm) == 0), () -> staged(comm) + " B");
       assertThrows(NcclException.class, () -> comm.allReduce(new byte[1], ReduceOp.SUM));
       assertEquals(0, staged(comm));
+    }
+  }
+
+  @Test
+  void memoryIsHeldToTheBudgetOfTheDevice() {
+    try (Ranks ranks = new Ranks(1)) {
+      Communicator comm = ranks.get(0);
+      int[] data = {1, 2, 3};
+      System.setProperty("nccl4j.device-memory-budget", "1");
+      try {
+        assertThrows(MemoryBudgetException.class, () -> comm.allReduce(data, ReduceOp.SUM));
+        assertEquals(0, staged(comm));
+      } finally {
+        System.clearProperty("nccl4j.device-memory-budget");
+      }
+      comm.allReduce(data, ReduceOp.SUM);
+      assertArrayEquals(new int[] {1, 2, 3}, data);
     }
   }
 

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.Group;
+import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -156,6 +157,32 @@ class ObjectCallsTest {
       Throwable[] thrown = ranks.outcomes(comm -> comm.objects(MOODY).scatter(null, 1));
       assertInstanceOf(InvalidArgumentException.class, thrown[1]);
       ranks.assertUsable();
+    }
+  }
+
+  /** The others would wait for the second operation of the call. */
+  @Test
+  void anInterruptAbortsTheCommunicator() throws Exception {
+    try (Ranks ranks = new Ranks(2)) {
+      Communicator comm = ranks.get(0);
+      Throwable[] thrown = new Throwable[1];
+      Thread waiting =
+          Thread.ofPlatform()
+              .start(
+                  () ->
+                      thrown[0] =
+                          assertThrows(
+                              InterruptedWaitException.class,
+                              () -> comm.objects(ObjectCodec.UTF_8).allGather("x")));
+      assertTrue(TestBackend.eventually(() -> comm.counters().unfinishedWorks() > 0));
+      waiting.interrupt();
+      waiting.join();
+      assertInstanceOf(InterruptedWaitException.class, thrown[0]);
+      assertEquals(Communicator.State.ABORTED, comm.state());
+      NcclException e =
+          assertThrows(
+              NcclException.class, () -> ranks.get(1).objects(ObjectCodec.UTF_8).allGather("y"));
+      assertTrue(e.getMessage().contains("interrupted"), e::getMessage);
     }
   }
 
