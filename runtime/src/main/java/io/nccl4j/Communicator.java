@@ -25,6 +25,9 @@ import org.jspecify.annotations.Nullable;
  * root with {@code recv == send + root·count}; the v-forms likewise with displacements. allToAll
  * has no in-place form.
  *
+ * <p><b>Arrays and objects.</b> {@link #allReduce(float[], ReduceOp)}, {@link #floats()} and its
+ * like do the same on Java arrays in one statement, which waits; {@link #objects} moves objects.
+ *
  * <p><b>Determinism.</b> On the host backend every rank gets the same bits, in every run with the
  * same number of ranks.
  *
@@ -504,6 +507,126 @@ public interface Communicator extends AutoCloseable {
    * @throws NcclException if this communicator has failed, or fails while the call waits for room
    */
   void barrier(Stream stream);
+
+  /** Waits until every rank has called it; see {@link ArrayCalls} for what it throws. */
+  void barrier();
+
+  /**
+   * Operations on Java arrays, which wait until they are done.
+   *
+   * @param kind the type of the arrays: {@code byte[].class} for {@code INT8}, {@code UINT8} and
+   *     the 8-bit floats, {@code short[].class} for {@code FLOAT16} and {@code BFLOAT16}, {@code
+   *     int[].class}, {@code long[].class}, {@code float[].class} or {@code double[].class}
+   * @param type what the elements are
+   * @throws InvalidArgumentException if arrays of that kind do not hold such elements
+   */
+  <A> ArrayCalls<A> arrays(Class<A> kind, DataType type);
+
+  /** Operations on arrays of {@link DataType#FLOAT32}, which wait until they are done. */
+  default ArrayCalls<float[]> floats() {
+    return arrays(float[].class, DataType.FLOAT32);
+  }
+
+  /** Operations on arrays of {@link DataType#FLOAT64}, which wait until they are done. */
+  default ArrayCalls<double[]> doubles() {
+    return arrays(double[].class, DataType.FLOAT64);
+  }
+
+  /** Operations on arrays of {@link DataType#INT32}, which wait until they are done. */
+  default ArrayCalls<int[]> ints() {
+    return arrays(int[].class, DataType.INT32);
+  }
+
+  /** Operations on arrays of {@link DataType#INT64}, which wait until they are done. */
+  default ArrayCalls<long[]> longs() {
+    return arrays(long[].class, DataType.INT64);
+  }
+
+  /** Operations on arrays of {@link DataType#INT8}, which wait until they are done. */
+  default ArrayCalls<byte[]> bytes() {
+    return arrays(byte[].class, DataType.INT8);
+  }
+
+  /**
+   * Operations on bytes of a given type, which wait until they are done.
+   *
+   * @param type {@code INT8}, {@code UINT8}, {@code FLOAT8_E4M3} or {@code FLOAT8_E5M2}; {@link
+   *     Floats} converts the floats
+   * @throws InvalidArgumentException if it is another one
+   */
+  default ArrayCalls<byte[]> bytes(DataType type) {
+    return arrays(byte[].class, type);
+  }
+
+  /**
+   * Operations on 16-bit floats, which wait until they are done.
+   *
+   * @param type {@code FLOAT16} or {@code BFLOAT16}; {@link Floats} converts them
+   * @throws InvalidArgumentException if it is another one
+   */
+  default ArrayCalls<short[]> shorts(DataType type) {
+    return arrays(short[].class, type);
+  }
+
+  /**
+   * Collectives that move objects, which wait until they are done.
+   *
+   * @param codec makes bytes of objects, and objects of bytes
+   * @throws InvalidArgumentException if the codec is null
+   */
+  default <T> ObjectCalls<T> objects(ObjectCodec<T> codec) {
+    return new ObjectCalls<>(longs(), bytes(), rank(), nranks(), codec, this::abort);
+  }
+
+  /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */
+  default void allReduce(float[] data, ReduceOp op) {
+    floats().allReduce(data, op);
+  }
+
+  /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */
+  default void allReduce(double[] data, ReduceOp op) {
+    doubles().allReduce(data, op);
+  }
+
+  /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */
+  default void allReduce(int[] data, ReduceOp op) {
+    ints().allReduce(data, op);
+  }
+
+  /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */
+  default void allReduce(long[] data, ReduceOp op) {
+    longs().allReduce(data, op);
+  }
+
+  /** Reduces arrays in place and waits; see {@link ArrayCalls#allReduce(Object, ReduceOp)}. */
+  default void allReduce(byte[] data, ReduceOp op) {
+    bytes().allReduce(data, op);
+  }
+
+  /** Copies the root's array to all ranks and waits; see {@link ArrayCalls#broadcast}. */
+  default void broadcast(float[] data, int root) {
+    floats().broadcast(data, root);
+  }
+
+  /** Copies the root's array to all ranks and waits; see {@link ArrayCalls#broadcast}. */
+  default void broadcast(double[] data, int root) {
+    doubles().broadcast(data, root);
+  }
+
+  /** Copies the root's array to all ranks and waits; see {@link ArrayCalls#broadcast}. */
+  default void broadcast(int[] data, int root) {
+    ints().broadcast(data, root);
+  }
+
+  /** Copies the root's array to all ranks and waits; see {@link ArrayCalls#broadcast}. */
+  default void broadcast(long[] data, int root) {
+    longs().broadcast(data, root);
+  }
+
+  /** Copies the root's array to all ranks and waits; see {@link ArrayCalls#broadcast}. */
+  default void broadcast(byte[] data, int root) {
+    bytes().broadcast(data, root);
+  }
 
   /**
    * Runs operations until the JVM has compiled their code and the ranks have touched their shared

@@ -1,13 +1,21 @@
 package io.nccl4j;
 
+import java.lang.foreign.MemorySegment;
+import java.nio.Buffer;
 import java.time.Duration;
+import java.util.Optional;
 
 /**
  * A range of device memory.
  *
- * <p>Data moves in and out only by copies: the stream-ordered ones of {@link Stream}, and the
- * blocking ones here, which are not ordered with any stream: first synchronise the streams that use
- * the buffer. Contents are raw bytes; a buffer has no element type.
+ * <p>Data moves in and out by copies: the stream-ordered ones of {@link Stream}, and the blocking
+ * ones here, which are not ordered with any stream: first synchronise the streams that use the
+ * buffer. On the host backend, {@link #hostSegment()} is the memory itself. Contents are raw bytes;
+ * a buffer has no element type.
+ *
+ * <p>Copies here start at the first byte of the buffer; those of a slice, at the slice's. All of
+ * them throw {@link InvalidUsageException} if the buffer is closed, or if a peer of a failed
+ * communicator may still write to it (see {@link #isQuiet()}), and copy nothing then.
  *
  * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated
  * buffer; a slice or a wrapped buffer only becomes unusable. It never waits.
@@ -37,13 +45,70 @@ public interface DeviceBuffer extends AutoCloseable {
   }
 
   /**
+   * A part of this buffer, in elements; it shares the buffer's memory and its life.
+   *
+   * @param from first element of the part
+   * @param count number of elements
+   * @throws InvalidArgumentException if the part does not lie inside this buffer
+   * @throws InvalidUsageException if the buffer is closed
+   */
+  default DeviceBuffer slice(DataType type, long from, long count) {
+    DataType of = Require.present(type, "type");
+    return slice(of.byteSize(from), of.byteSize(count));
+  }
+
+  /**
    * Copies a whole array to the start of this buffer and waits for it.
    *
    * @param array a {@code byte[]}, {@code short[]}, {@code int[]}, {@code long[]}, {@code float[]}
    *     or {@code double[]}
    * @throws InvalidArgumentException if it is any other object, or does not fit
    */
-  void copyFrom(Object array);
+  default void copyFrom(Object array) {
+    copyFrom(fitting("array", Segments.of(array)));
+  }
+
+  /**
+   * Copies elements of an array to the start of this buffer and waits for it.
+   *
+   * @param array as in {@link #copyFrom(Object)}
+   * @param from the first element to copy
+   * @param count number of elements
+   * @throws InvalidArgumentException if it is any other object, has no such elements, or they do
+   *     not fit
+   */
+  default void copyFrom(Object array, int from, int count) {
+    copyFrom(fitting("part of the array", Segments.of(array, from, count)));
+  }
+
+  /**
+   * Copies a whole segment, on or off the heap, to the start of this buffer and waits for it.
+   *
+   * @throws InvalidArgumentException if it is null, larger than this buffer, or confined to another
+   *     thread
+   * @throws InvalidUsageException if its arena is closed
+   */
+  void copyFrom(MemorySegment source);
+
+  /**
+   * Copies the remaining elements of an NIO buffer, direct or not, to the start of this buffer and
+   * waits for it; its position moves to its limit. Elements are stored in the machine's byte order,
+   * whatever theirs is; a {@link java.nio.ByteBuffer}'s bytes are copied as they are.
+   *
+   * @throws InvalidArgumentException if it is null, larger than this buffer, or has characters; its
+   *     position stays
+   */
+  default void copyFrom(Buffer source) {
+    MemorySegment segment = fitting("source", Segments.of(source));
+    if (Segments.isNative(source)) {
+      copyFrom(segment);
+    } else {
+      MemorySegment swapped = Segments.between(segment);
+      Segments.copySwapped(segment, swapped, source);
+      copyFrom(swapped);
+    }
+    Buffer ignored = source.position(source.limit());
+  }
 
   /**
    * Fills a whole array from the start of this buffer and waits for it.
@@ -52,7 +117,81 @@ public interface DeviceBuffer extends AutoCloseable {
    *     or {@code double[]}
    * @throws InvalidArgumentException if it is any other object, or larger than this buffer
    */
-  void copyTo(Object array);
+  default void copyTo(Object array) {
+    copyTo(fitting("array", Segments.of(array)));
+  }
+
+  /**
+   * Fills elements of an array from the start of this buffer and waits for it.
+   *
+   * @param array as in {@link #copyTo(Object)}
+   * @param from the first element to fill
+   * @param count number of elements
+   * @throws InvalidArgumentException if it is any other object, has no such elements, or this
+   *     buffer has fewer
+   */
+  default void copyTo(Object array, int from, int count) {
+    copyTo(fitting("part of the array", Segments.of(array, from, count)));
+  }
+
+  /**
+   * Fills a whole segment, on or off the heap, from the start of this buffer and waits for it.
+   *
+   * @throws InvalidArgumentException if it is null, read-only, larger than this buffer, or confined
+   *     to another thread
+   * @throws InvalidUsageException if its arena is closed
+   */
+  void copyTo(MemorySegment target);
+
+  /**
+   * Fills the remaining elements of an NIO buffer, direct or not, from the start of this buffer and
+   * waits for it; its position moves to its limit. This buffer's elements are in the machine's byte
+   * order, and get that of the target; a {@link java.nio.ByteBuffer}'s bytes are filled as they
+   * are.
+   *
+   * @throws InvalidArgumentException if it is null, read-only, larger than this buffer, or has
+   *     characters; its position stays
+   */
+  default void copyTo(Buffer target) {
+    MemorySegment segment = fitting("target", Segments.of(target));
+    if (Segments.isNative(target) || segment.isReadOnly()) {
+      copyTo(segment);
+    } else {
+      MemorySegment swapped = Segments.between(segment);
+      copyTo(swapped);
+      Segments.copySwapped(swapped, segment, target);
+    }
+    Buffer ignored = target.position(target.limit());
+  }
+
+  /** The segment, which has no more bytes than this buffer. */
+  private MemorySegment fitting(String what, MemorySegment segment) {
+    if (segment.byteSize() > byteSize()) {
+      throw new InvalidArgumentException(
+          "the " + what + " has " + segment.byteSize() + " bytes, the buffer " + byteSize(),
+          "copy fewer elements, or use a larger buffer");
+    }
+    return segment;
+  }
+
+  /**
+   * The memory itself, without a copy, on the host backend: what is written there is what
+   * operations read, also those of ranks in other processes. Any thread may use it, when no queued
+   * operation writes what is read or reads what is written, as with {@link #copyFrom(Object)
+   * copies}.
+   *
+   * <p>It is alive until this buffer is closed, or the buffer that this one is a slice of; an
+   * access after that throws {@link IllegalStateException}. Over {@linkplain
+   * Device#wrap(MemorySegment) wrapped} memory it is a part of the caller's segment and has the
+   * life of that. A buffer cannot be closed while a call of the JDK, such as a file's read, works
+   * with the segment.
+   *
+   * @return empty on the cuda backend, and for buffers of {@linkplain io.nccl4j.memory.MemoryPool
+   *     pools} where the JVM denies native access
+   * @throws InvalidUsageException if this buffer is closed, or a peer of a failed communicator may
+   *     still write to it
+   */
+  Optional<MemorySegment> hostSegment();
 
   /** All whole floats of this buffer, copied. */
   default float[] toFloats() {
@@ -149,7 +288,8 @@ public interface DeviceBuffer extends AutoCloseable {
    * caller, who must keep it until the operations are complete.
    *
    * @throws InvalidUsageException if it is registered with a communicator (see {@link
-   *     io.nccl4j.cuda.NcclCommunicator#register}); nothing is closed
+   *     io.nccl4j.cuda.NcclCommunicator#register}), or a call of the JDK works with its {@link
+   *     #hostSegment()}; nothing is closed
    */
   @Override
   void close();

@@ -88,6 +88,18 @@ public interface Provider {
   Communicator initRank(
       Device device, int nranks, List<UniqueId> ids, int rank, CommunicatorConfig config);
 
+  /** See {@link Floats}; the arguments have been checked. */
+  void narrow(DataType type, float[] from, int fromIndex, short[] to, int toIndex, int count);
+
+  /** See {@link Floats}; the arguments have been checked. */
+  void narrow(DataType type, float[] from, int fromIndex, byte[] to, int toIndex, int count);
+
+  /** See {@link Floats}; the arguments have been checked. */
+  void widen(DataType type, short[] from, int fromIndex, float[] to, int toIndex, int count);
+
+  /** See {@link Floats}; the arguments have been checked. */
+  void widen(DataType type, byte[] from, int fromIndex, float[] to, int toIndex, int count);
+
   /** See {@link Backend#info()}. */
   BackendInfo info(Backend backend);
 

@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
 
 /**
  * An ordered queue of work on one device: queued work runs in order, asynchronously to the caller.
@@ -90,6 +91,16 @@ public interface Stream extends AutoCloseable {
    * @throws NcclException if a queued work failed
    */
   void synchronize(Duration timeout);
+
+  /**
+   * Returns a future that completes when everything queued so far does, or fails with its failure;
+   * no thread needs to wait for it. What depends on it runs on a thread of the common pool, or of
+   * the caller's executor. Cancelling it changes nothing in the stream.
+   *
+   * @throws InvalidUsageException if this stream is being captured, or closed
+   * @throws NcclException if a queued work has failed already
+   */
+  CompletableFuture<Void> completion();
 
   /**
    * Completes the queued work, and releases the stream. Work that is unfinished after the {@code

@@ -1,5 +1,6 @@
 package io.nccl4j.bindings;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -37,5 +38,14 @@ public final class MemoryAccess {
   @SuppressWarnings("restricted")
   public static MemorySegment everything() {
     return MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+  }
+
+  /**
+   * The same memory as a segment that cannot be used any more when an arena is closed. The memory
+   * itself belongs to somebody else.
+   */
+  @SuppressWarnings("restricted")
+  public static MemorySegment withLife(MemorySegment segment, Arena arena) {
+    return segment.reinterpret(arena, null);
   }
 }

@@ -54,6 +54,8 @@ final class ArchitectureTest {
           .definedBy("io.nccl4j.internal.spi..")
           .layer("operation")
           .definedBy("io.nccl4j.internal.operation..")
+          .layer("array")
+          .definedBy("io.nccl4j.internal.array..")
           .layer("schedule")
           .definedBy("io.nccl4j.internal.schedule..")
           .layer("memory")
@@ -118,8 +120,10 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "api.memory", "api.cuda", "machine")
           .whereLayer("operation")
           .mayOnlyAccessLayers("api", "spi")
+          .whereLayer("array")
+          .mayOnlyAccessLayers("api", "operation")
           .whereLayer("schedule")
-          .mayOnlyAccessLayers("api", "machine", "spi", "operation")
+          .mayOnlyAccessLayers("api", "machine", "spi", "operation", "array")
           .whereLayer("memory")
           .mayOnlyAccessLayers("api", "api.memory", "machine", "spi")
           .whereLayer("bootstrap")
@@ -336,6 +340,7 @@ final class ArchitectureTest {
               "io.nccl4j.internal.machine..",
               "io.nccl4j.internal.spi..",
               "io.nccl4j.internal.operation..",
+              "io.nccl4j.internal.array..",
               "io.nccl4j.internal.schedule..",
               "io.nccl4j.internal.memory..",
               "io.nccl4j.internal.bootstrap..",

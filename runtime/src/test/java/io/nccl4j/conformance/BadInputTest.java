@@ -656,7 +656,7 @@ class BadInputTest {
         "slice overflow", argument, () -> buffer.slice(8, Long.MAX_VALUE), "" + Long.MAX_VALUE);
     table.closed("slice closed", () -> closedBuffer.slice(0, 4), "closed");
 
-    table.add("copyFrom null", argument, () -> buffer.copyFrom(null), "array");
+    table.add("copyFrom null", argument, () -> buffer.copyFrom((Object) null), "array");
     table.add("copyFrom object", argument, () -> buffer.copyFrom("text"), "String");
     table.add("copyFrom chars", argument, () -> buffer.copyFrom(new char[4]), "char");
     table.add("copyFrom booleans", argument, () -> buffer.copyFrom(new boolean[4]), "boolean");
@@ -666,7 +666,7 @@ class BadInputTest {
         "copyFrom too much", argument, () -> buffer.slice(0, 15).copyFrom(new int[4]), "15", "16");
     table.closed("copyFrom to closed", () -> closedBuffer.copyFrom(new int[4]), "closed");
     table.closed("copyFrom to slice of closed", () -> sliceOfClosed.copyFrom(new int[4]), "closed");
-    table.add("copyTo null", argument, () -> buffer.copyTo(null), "array");
+    table.add("copyTo null", argument, () -> buffer.copyTo((Object) null), "array");
     table.add("copyTo object", argument, () -> buffer.copyTo(new Object[1]), "Object");
     table.add(
         "copyTo too much", argument, () -> buffer.slice(0, 15).copyTo(new int[4]), "15", "16");

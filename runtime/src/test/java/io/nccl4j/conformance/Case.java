@@ -113,7 +113,9 @@ record Case(
     WRAPPED_SHARED,
     WRAPPED_AUTO,
     /** Allocated and wrapped ones, in turn by rank. */
-    MIXED
+    MIXED,
+    /** None: arrays of Java, by calls that wait. */
+    ARRAYS
   }
 
   /** What the inputs contain. */

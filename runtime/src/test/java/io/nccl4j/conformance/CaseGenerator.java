@@ -10,6 +10,7 @@ import io.nccl4j.conformance.Case.Values;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import org.jspecify.annotations.Nullable;
 
 /** The cases of a layout and number of ranks; the same list for the same seed, in every process. */
 final class CaseGenerator {
@@ -21,6 +22,11 @@ final class CaseGenerator {
   private static final int SHORT_BYTES = 1536;
   private static final int LONG_BYTES = 512 << 10;
   private static final int EAGER_BYTES = 256;
+
+  /** What buffers can be. */
+  private static final Memory[] BUFFERS = {
+    Memory.ALLOCATED, Memory.WRAPPED_SHARED, Memory.WRAPPED_AUTO, Memory.MIXED
+  };
 
   private static final int SIZES = ELEMENTS.length + 3 * EDGES.length + 2;
 
@@ -45,6 +51,7 @@ final class CaseGenerator {
     CaseGenerator generator = new CaseGenerator(layout, nranks);
     generator.addReductions();
     generator.addSizes();
+    generator.addArrays();
     return List.copyOf(generator.cases);
   }
 
@@ -60,6 +67,7 @@ final class CaseGenerator {
         }
       }
     }
+    generator.addArrays();
     return List.copyOf(generator.cases);
   }
 
@@ -134,6 +142,28 @@ final class CaseGenerator {
     }
   }
 
+  /** Calls on arrays, each of which waits for the other ranks: not for one thread. */
+  private void addArrays() {
+    if (layout == RankLayout.ONE_THREAD) {
+      return;
+    }
+    for (Op op : Op.values()) {
+      for (int length = -2; length < 3; length++) {
+        DataType type = DataType.values()[turn++ % DataType.values().length];
+        int bytes =
+            length < 0
+                ? ELEMENTS[random.nextInt(ELEMENTS.length)] * type.byteSize()
+                : someBytes(length, type);
+        if (nranks < 8 || length < 1) {
+          add(op, type, reduction(random.nextInt(6)), bytes, Memory.ARRAYS);
+        }
+      }
+    }
+    for (DataType type : DataType.values()) {
+      add(Op.ALL_REDUCE, type, reduction(turn++ % 6), someBytes(0, type), Memory.ARRAYS);
+    }
+  }
+
   private static Op op(int index) {
     return Op.values()[index];
   }
@@ -165,6 +195,10 @@ final class CaseGenerator {
   }
 
   private void add(Op op, DataType type, Reduction reduction, int bytes) {
+    add(op, type, reduction, bytes, null);
+  }
+
+  private void add(Op op, DataType type, Reduction reduction, int bytes, @Nullable Memory given) {
     int count = bytes / type.byteSize();
     boolean host = TestBackend.BACKEND == Backend.HOST;
     if (op == Op.BARRIER && count > 3) {
@@ -180,6 +214,9 @@ final class CaseGenerator {
     if (op.holdsBlockPerRank() && count > 100) {
       count /= nranks;
     }
+    int root = random.nextBoolean() ? 0 : nranks - 1;
+    Placement placement = pick(Placement.values());
+    Memory memory = given != null ? given : host ? pick(BUFFERS) : Memory.ALLOCATED;
     cases.add(
         new Case(
             cases.size(),
@@ -188,9 +225,9 @@ final class CaseGenerator {
             reduction,
             nranks,
             count,
-            random.nextBoolean() ? 0 : nranks - 1,
-            pick(Placement.values()),
-            host ? pick(Memory.values()) : Memory.ALLOCATED,
+            root,
+            placement,
+            memory,
             pick(Values.values()),
             random.nextInt(2) * random.nextInt(1, 8),
             random.nextInt(4) == 0,

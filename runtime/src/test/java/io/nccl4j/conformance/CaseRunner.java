@@ -29,6 +29,10 @@ final class CaseRunner implements AutoCloseable {
   private final int rank;
   private final List<Arena> arenas = new ArrayList<>();
   private final List<DeviceBuffer> buffers = new ArrayList<>();
+
+  /** What is used instead of buffers; null if the case is about buffers. */
+  private final ArrayCase<?> arrays;
+
   private final List<byte[]> images = new ArrayList<>();
   private final List<byte[]> expected = new ArrayList<>();
   private final ReduceOp reduceOp;
@@ -47,8 +51,16 @@ final class CaseRunner implements AutoCloseable {
     this.communicator = communicator;
     this.rank = communicator.rank();
     this.nothingForUnused = (c.seed() & 2) == 0;
+    this.arrays = c.memory() == Case.Memory.ARRAYS ? ArrayCase.of(c, oracle, communicator) : null;
     try {
-      makeRanges();
+      if (arrays == null) {
+        makeRanges();
+      } else {
+        images.add(pattern(arrays.sendBytes()));
+        images.add(pattern(arrays.recvBytes()));
+        recvBuffer = arrays.isInPlace() ? 0 : 1;
+        setImage(0, arrays.sendStart());
+      }
       reduceOp = reduceOp();
       reset();
     } catch (RuntimeException | Error e) {
@@ -63,13 +75,29 @@ final class CaseRunner implements AutoCloseable {
 
   /** Writes the initial contents again. */
   void reset() {
-    for (int i = 0; i < buffers.size(); i++) {
-      buffers.get(i).copyFrom(images.get(i));
+    for (int i = 0; i < images.size(); i++) {
+      if (isArray(i)) {
+        arrays.set(i, images.get(i));
+      } else {
+        buffer(i).copyFrom(images.get(i));
+      }
     }
+  }
+
+  private boolean isArray(int i) {
+    return arrays != null && i < 2;
+  }
+
+  private DeviceBuffer buffer(int i) {
+    return buffers.get(arrays == null ? i : i - 2);
   }
 
   /** Calls the operation. */
   void submit(Stream stream) {
+    if (arrays != null) {
+      arrays.call(reduceOp);
+      return;
+    }
     // NCCL sends nothing ahead of the receiver.
     boolean eager = c.op() == Op.EAGER_PAIRS && TestBackend.BACKEND == Backend.CUDA;
     if (c.grouped() || c.op() == Op.RING || c.op() == Op.EXCHANGE || eager) {
@@ -87,8 +115,8 @@ final class CaseRunner implements AutoCloseable {
    */
   long check() {
     byte[] received = new byte[0];
-    for (int i = 0; i < buffers.size(); i++) {
-      byte[] actual = buffers.get(i).toBytes();
+    for (int i = 0; i < images.size(); i++) {
+      byte[] actual = isArray(i) ? arrays.get(i) : buffer(i).toBytes();
       compare(i, actual);
       if (i == recvBuffer && oracle.receives(rank)) {
         int bytes = oracle.recvLength(rank) * c.type().byteSize();
@@ -155,6 +183,7 @@ final class CaseRunner implements AutoCloseable {
           case WRAPPED_AUTO -> device.wrap(Arena.ofAuto().allocate(bytes, 64));
           case WRAPPED_SHARED -> wrapped(device, bytes);
           case MIXED -> odd ? wrapped(device, bytes) : device.allocate(bytes);
+          case ARRAYS -> throw new AssertionError("arrays are no buffers");
         };
     buffers.add(buffer);
     images.add(pattern(bytes));

@@ -78,6 +78,7 @@ class LeakTest {
         stream.record(event);
         stream.synchronize();
       }
+      communicator.allReduce(new int[2000], ReduceOp.SUM);
     }
   }
 

@@ -3,6 +3,7 @@ package io.nccl4j.bench.data;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import java.lang.foreign.MemorySegment;
+import java.util.Optional;
 
 /** Device memory that is an array, for tests without a runtime. */
 final class FakeBuffer implements DeviceBuffer {
@@ -42,25 +43,18 @@ final class FakeBuffer implements DeviceBuffer {
   }
 
   @Override
-  public void copyFrom(Object array) {
-    MemorySegment source = segment(array);
+  public void copyFrom(MemorySegment source) {
     MemorySegment.copy(source, 0, memory, 0, source.byteSize());
   }
 
   @Override
-  public void copyTo(Object array) {
-    MemorySegment target = segment(array);
+  public void copyTo(MemorySegment target) {
     MemorySegment.copy(memory, 0, target, 0, target.byteSize());
   }
 
-  private static MemorySegment segment(Object array) {
-    return switch (array) {
-      case byte[] a -> MemorySegment.ofArray(a);
-      case short[] a -> MemorySegment.ofArray(a);
-      case int[] a -> MemorySegment.ofArray(a);
-      case long[] a -> MemorySegment.ofArray(a);
-      default -> throw new IllegalArgumentException(array.getClass().getName());
-    };
+  @Override
+  public Optional<MemorySegment> hostSegment() {
+    return Optional.of(memory);
   }
 
   @Override

@@ -5,6 +5,7 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidArgumentException;
@@ -29,6 +30,7 @@ import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
 import io.nccl4j.internal.spi.MemoryOwner;
 import io.nccl4j.internal.spi.NcclRuntime;
+import io.nccl4j.internal.spi.SmallFloats;
 import io.nccl4j.memory.MemoryPool;
 import io.nccl4j.memory.MemoryPoolOptions;
 import io.nccl4j.memory.MemoryPrediction;
@@ -260,6 +262,41 @@ public final class CoreProvider
   public Optional<String> parameter(String key) {
     Require.present(key, "key");
     return nccl().parameter(key);
+  }
+
+  @Override
+  public void narrow(
+      DataType type, float[] from, int fromIndex, short[] to, int toIndex, int count) {
+    if (type == DataType.FLOAT16) {
+      SmallFloats.toFloat16(from, fromIndex, to, toIndex, count);
+    } else {
+      SmallFloats.toBfloat16(from, fromIndex, to, toIndex, count);
+    }
+  }
+
+  @Override
+  public void narrow(
+      DataType type, float[] from, int fromIndex, byte[] to, int toIndex, int count) {
+    float8(type).fromFloats(from, fromIndex, to, toIndex, count);
+  }
+
+  @Override
+  public void widen(
+      DataType type, short[] from, int fromIndex, float[] to, int toIndex, int count) {
+    if (type == DataType.FLOAT16) {
+      SmallFloats.fromFloat16(from, fromIndex, to, toIndex, count);
+    } else {
+      SmallFloats.fromBfloat16(from, fromIndex, to, toIndex, count);
+    }
+  }
+
+  @Override
+  public void widen(DataType type, byte[] from, int fromIndex, float[] to, int toIndex, int count) {
+    float8(type).toFloats(from, fromIndex, to, toIndex, count);
+  }
+
+  private static SmallFloats.Float8 float8(DataType type) {
+    return type == DataType.FLOAT8_E4M3 ? SmallFloats.Float8.E4M3 : SmallFloats.Float8.E5M2;
   }
 
   @Override

@@ -191,6 +191,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   }
 
   @Override
+  public DeviceBuffer allocateStaging(long bytes) {
+    return CudaBuffer.allocateWithin(self.memory(), account, MemoryPurpose.COPY, bytes);
+  }
+
+  @Override
   protected void assign(CudaWork work) {
     CudaLedger ledger = self.ledger();
     work.seq = ledger.note(work.code(), work.count, work.signedCount(nranks()));
@@ -460,6 +465,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
       own.deadlines().unwatch();
       self.handle().destroy();
       self.handle().awaitEnd(holders.releasing());
+      // Behind NCCL's end: what hung in the stream is over.
+      endArrays();
       // Where it had failed, NCCL let go of them in its abort.
       registrations.end();
       barrierFlag.close();

@@ -20,7 +20,6 @@ import io.nccl4j.internal.cuda.memory.DeviceMemory;
 import io.nccl4j.internal.cuda.memory.MemorySupport;
 import io.nccl4j.internal.cuda.module.PtxModule;
 import io.nccl4j.internal.machine.Affinity;
-import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.schedule.ScheduledEvent;
 import io.nccl4j.internal.spi.BackendDevice;
 import io.nccl4j.internal.spi.NativeSegments;
@@ -81,12 +80,7 @@ final class CudaGpu implements GpuDevice, BackendDevice {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
-    memory.sweep();
-    return DeviceBudget.allocate(
-        this,
-        bytes,
-        memory::takenBytes,
-        () -> CudaBuffer.allocate(memory, memory.account(), MemoryPurpose.USER, bytes));
+    return CudaBuffer.allocateWithin(memory, memory.account(), MemoryPurpose.USER, bytes);
   }
 
   @Override

@@ -36,6 +36,7 @@ import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -183,6 +184,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
       own.told();
       throw own.wording().failed(cause);
     }
+  }
+
+  @Override
+  public DeviceBuffer allocateStaging(long bytes) {
+    return ((HostDevice) device()).allocate(account, MemoryPurpose.COPY, bytes);
   }
 
   @Override
@@ -374,6 +380,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         NcclException contradiction = own.compareFinally();
         own.leaveOthers();
         health.close();
+        endArrays();
         depart();
         if (contradiction != null) {
           throw contradiction;

@@ -68,10 +68,13 @@ final class HostDevice implements BackendDevice {
   @Override
   public DeviceBuffer allocate(long bytes) {
     requireSize(bytes);
+    return allocate(account(), MemoryPurpose.USER, bytes);
+  }
+
+  /** Memory that is booked on an account, within the device's budget. */
+  DeviceBuffer allocate(MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
     return new HostBuffer(
-        this,
-        memory.allocate(MemoryPurpose.USER, bytes),
-        ProcessMemory.self().heap().isShareable());
+        this, memory.allocate(owner, purpose, bytes), ProcessMemory.self().heap().isShareable());
   }
 
   @Override

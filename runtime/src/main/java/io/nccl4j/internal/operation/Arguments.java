@@ -299,7 +299,8 @@ public final class Arguments {
     }
   }
 
-  private long[] counts(long @Nullable [] array, String name, Operation operation) {
+  /** The array, which must have an entry of 0 or more for each rank. */
+  public long[] counts(long @Nullable [] array, String name, Operation operation) {
     if (array == null) {
       throw new InvalidArgumentException(
           operation.label() + ": " + name + " is null", "pass one entry per rank");
@@ -320,7 +321,7 @@ public final class Arguments {
   }
 
   /** The bytes up to the end of the last block, after checking each for overflow. */
-  private static long extent(
+  public static long extent(
       long[] counts,
       long @Nullable [] displacements,
       DataType type,

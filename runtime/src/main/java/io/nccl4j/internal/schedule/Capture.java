@@ -1,11 +1,14 @@
 package io.nccl4j.internal.schedule;
 
+import io.nccl4j.Device;
 import io.nccl4j.InvalidUsageException;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * The nodes of a capture under way, and for each stream in it the nodes that the next one comes
@@ -14,9 +17,12 @@ import java.util.TreeSet;
  * @param <W> the backend's work
  */
 public class Capture<W extends Work> {
+  private static final Set<Capture<?>> UNDER_WAY = ConcurrentHashMap.newKeySet();
+
   private final StreamEngine<W> origin;
   private final List<GraphNode<W>> nodes = new ArrayList<>();
   private final Map<StreamEngine<W>, TreeSet<Integer>> frontiers = new HashMap<>();
+  private final Thread thread = Thread.currentThread();
   private int works;
   private volatile boolean ended;
 
@@ -28,6 +34,20 @@ public class Capture<W extends Work> {
   public Capture(StreamEngine<W> origin) {
     this.origin = origin;
     frontiers.put(origin, new TreeSet<>());
+    UNDER_WAY.add(this);
+  }
+
+  /** Whether this thread has begun a capture on a device, and has not ended it. */
+  static boolean isUnderWay(Device device) {
+    if (UNDER_WAY.isEmpty()) {
+      return false;
+    }
+    for (Capture<?> capture : UNDER_WAY) {
+      if (capture.thread == Thread.currentThread() && capture.origin.device() == device) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Whether the capture is over. */
@@ -124,6 +144,7 @@ public class Capture<W extends Work> {
   /** Ends the capture for all its streams, whether or not its nodes can be had. */
   public final void end() {
     ended = true;
+    UNDER_WAY.remove(this);
     frontiers.keySet().forEach(StreamEngine::leaveCapture);
   }
 

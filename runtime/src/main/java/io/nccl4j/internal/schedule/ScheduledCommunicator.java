@@ -1,7 +1,7 @@
 package io.nccl4j.internal.schedule;
 
 import io.nccl4j.AbortedException;
-import io.nccl4j.Communicator;
+import io.nccl4j.ArrayCalls;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -12,6 +12,7 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
+import io.nccl4j.internal.array.Staging;
 import io.nccl4j.internal.operation.Arguments;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.spi.MemoryOwner;
@@ -27,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * @param <W> the backend's work
  */
 public abstract class ScheduledCommunicator<W extends Work> extends Padded
-    implements Communicator, MemoryOwner {
+    implements Staging.Owner, MemoryOwner {
   private static final VarHandle ENTERED;
 
   static {
@@ -45,6 +46,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   private final WorkFifo<W> fifo;
   private final Arguments arguments;
   private final GroupScope.Finder groups = new GroupScope.Finder();
+  private final Staging staging = new Staging(this);
 
   @SuppressWarnings("unused") // by VarHandle
   private int entered;
@@ -131,6 +133,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   @Override
   public final void abort() {
     abort(aborted(null));
+    staging.abandon();
   }
 
   @Override
@@ -139,6 +142,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
       throw new InvalidArgumentException("abort: the cause is null", "pass one, or none at all");
     }
     abort(aborted(cause));
+    staging.abandon();
   }
 
   /** Fails this rank, and with it all others, unless it has failed before. Any thread. */
@@ -385,6 +389,42 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   @Override
   public final void barrier(Stream stream) {
     equal(Operation.BARRIER, null, null, 0, DataType.INT8, ReduceOp.SUM, 0, stream);
+  }
+
+  // ---- arrays
+
+  @Override
+  public final <A> ArrayCalls<A> arrays(Class<A> kind, DataType type) {
+    return staging.calls(kind, type);
+  }
+
+  @Override
+  public final void barrier() {
+    staging.barrier();
+  }
+
+  @Override
+  public final void requireBlocking(String call) {
+    enterFor(call);
+    try {
+      if (groups.current() != null) {
+        throw new InvalidUsageException(
+            call + ": a group is open on this thread, and a call that waits cannot be part of it",
+            "launch or close the group first, or pass buffers and a stream");
+      }
+      if (Capture.isUnderWay(device)) {
+        throw new InvalidUsageException(
+            call + ": this thread captures a stream of " + device + ", which runs nothing",
+            "end the capture first, or pass buffers and the captured stream");
+      }
+    } finally {
+      leave();
+    }
+  }
+
+  /** Gives back what array calls have taken; the communicator is closed. */
+  protected final void endArrays() {
+    staging.end();
   }
 
   @Override

@@ -12,6 +12,7 @@ import io.nccl4j.PinnedBuffer;
 import io.nccl4j.internal.spi.EngineStream;
 import java.time.Duration;
 import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -238,6 +239,22 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
       throw new DeadlineException(
           "not complete after " + timeout.toMillis() + " ms: " + engine.describeFirst(),
           "the work stays queued: synchronize again, or abort its communicator");
+    }
+  }
+
+  @Override
+  public CompletableFuture<Void> completion() {
+    requireOpen();
+    refuseInCapture("completion");
+    Event event = device().newEvent();
+    try {
+      record(event);
+      CompletableFuture<Void> future = event.toFuture();
+      CompletableFuture<Void> ignored = future.whenComplete((none, failure) -> event.close());
+      return future;
+    } catch (NcclException e) {
+      event.close();
+      throw e;
     }
   }
 

@@ -17,6 +17,9 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.memory.MemoryPool;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -80,6 +83,13 @@ class RestrictedJvmTest {
     assertTrue(printed.contains("enable-native-access"), printed);
   }
 
+  /** There, a segment ends with the arena of its block, and a pool's buffers have none. */
+  @Test
+  void segmentsEndWithTheirBuffers() throws Exception {
+    String printed = run(NO_NATIVE, "", "segments");
+    assertTrue(printed.contains("9, then refused; of a pool: none"), printed);
+  }
+
   /** The tests run on the class path, where there is no module to grant anything to. */
   @Test
   void theRemedyFitsThisProgram() throws Exception {
@@ -117,6 +127,7 @@ class RestrictedJvmTest {
         case "join" -> join();
         case "create" -> System.out.println("id " + UniqueId.create(Backend.HOST));
         case "ids" -> ids();
+        case "segments" -> segments();
         default -> threads();
       }
     }
@@ -129,6 +140,26 @@ class RestrictedJvmTest {
       } catch (BackendUnavailableException e) {
         System.out.println("refused: " + e.getMessage());
       }
+    }
+
+    private static void segments() {
+      Device device = Device.get(Backend.HOST, 0);
+      DeviceBuffer buffer = device.allocate(DataType.INT64, 2);
+      MemorySegment segment = buffer.slice(8).hostSegment().orElseThrow();
+      segment.set(ValueLayout.JAVA_LONG, 0, 9);
+      String found = Long.toString(buffer.toLongs()[1]);
+      buffer.close();
+      try {
+        found += ", then " + segment.get(ValueLayout.JAVA_LONG, 0);
+      } catch (IllegalStateException e) {
+        found += ", then refused";
+      }
+      try (Stream stream = device.newStream();
+          MemoryPool pool = MemoryPool.create(device);
+          DeviceBuffer pooled = pool.allocate(64, stream)) {
+        found += "; of a pool: " + (pooled.hostSegment().isPresent() ? "one" : "none");
+      }
+      System.out.println(found);
     }
 
     private static void ids() throws Exception {

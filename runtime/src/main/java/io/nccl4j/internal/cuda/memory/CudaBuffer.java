@@ -7,16 +7,18 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
+import io.nccl4j.internal.memory.DeviceBudget;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.spi.BackendBuffer;
-import io.nccl4j.internal.spi.HeapArrays;
 import io.nccl4j.internal.spi.MemoryBook;
+import io.nccl4j.internal.spi.NativeSegments;
 import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -95,6 +97,14 @@ public final class CudaBuffer implements BackendBuffer {
         block.booking(),
         MemoryPurpose.USER,
         () -> heap.free(block));
+  }
+
+  /** As {@link #allocate}, as long as it is within the device's budget. */
+  public static CudaBuffer allocateWithin(
+      DeviceMemory device, MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
+    device.sweep();
+    return DeviceBudget.allocate(
+        device.device(), bytes, device::takenBytes, () -> allocate(device, owner, purpose, bytes));
   }
 
   /**
@@ -187,17 +197,21 @@ public final class CudaBuffer implements BackendBuffer {
   }
 
   @Override
-  public void copyFrom(Object array) {
+  public void copyFrom(MemorySegment source) {
     requireOpen();
-    MemorySegment source = HeapArrays.fitting(array, bytes);
-    device.transfers().toDevice(address, source);
+    device.transfers().toDevice(address, NativeSegments.requireReadable(source, bytes));
   }
 
   @Override
-  public void copyTo(Object array) {
+  public void copyTo(MemorySegment target) {
     requireOpen();
-    MemorySegment target = HeapArrays.fitting(array, bytes);
-    device.transfers().toHost(target, address);
+    device.transfers().toHost(NativeSegments.requireWritable(target, bytes), address);
+  }
+
+  @Override
+  public Optional<MemorySegment> hostSegment() {
+    requireOpen();
+    return Optional.empty();
   }
 
   /**

@@ -138,18 +138,6 @@ final class FloatFold extends BlockFold {
     }
   }
 
-  private static void widenHalves(short[] halves, float[] values, int count) {
-    for (int i = 0; i < count; i++) {
-      values[i] = Float.float16ToFloat(halves[i]);
-    }
-  }
-
-  private static void widenBfloats(short[] bfloats, float[] values, int count) {
-    for (int i = 0; i < count; i++) {
-      values[i] = SmallFloats.fromBfloat16(bfloats[i]);
-    }
-  }
-
   private static void narrowToBfloats(float[] values, short[] bfloats, int count) {
     for (int i = 0; i < count; i++) {
       bfloats[i] = SmallFloats.toBfloat16(values[i]);
@@ -213,12 +201,12 @@ final class FloatFold extends BlockFold {
       case FLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        widenHalves(raw, values, turns(count));
+        SmallFloats.fromFloat16(raw, 0, values, 0, turns(count));
       }
       case BFLOAT16 -> {
         short[] raw = scratch.shorts();
         MemorySegment.copy(segment, JAVA_SHORT_UNALIGNED, offset, raw, 0, count);
-        widenBfloats(raw, values, turns(count));
+        SmallFloats.fromBfloat16(raw, 0, values, 0, turns(count));
       }
       default -> {
         byte[] raw = scratch.bytes();

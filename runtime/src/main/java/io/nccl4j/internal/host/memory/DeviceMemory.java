@@ -28,8 +28,8 @@ public final class DeviceMemory {
     return account;
   }
 
-  /** Memory of the program, as long as it is within the device's budget. */
-  public HostHeap.Block allocate(MemoryPurpose purpose, long bytes) {
+  /** Memory that is booked on an account, as long as it is within the device's budget. */
+  public HostHeap.Block allocate(MemoryBook.Account owner, MemoryPurpose purpose, long bytes) {
     HostHeap heap = ProcessMemory.self().heap();
     return DeviceBudget.allocate(
         device,
@@ -38,6 +38,6 @@ public final class DeviceMemory {
           heap.sweepIfWaiting();
           return ProcessMemory.self().book().bytes(device, heap.place());
         },
-        () -> heap.allocate(account(), purpose, bytes));
+        () -> heap.allocate(owner, purpose, bytes));
   }
 }

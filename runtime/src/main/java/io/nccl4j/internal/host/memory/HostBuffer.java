@@ -2,12 +2,16 @@ package io.nccl4j.internal.host.memory;
 
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.InvalidUsageException;
+import io.nccl4j.bindings.MemoryAccess;
 import io.nccl4j.internal.memory.PoolBlock;
 import io.nccl4j.internal.spi.BackendBuffer;
-import io.nccl4j.internal.spi.HeapArrays;
+import io.nccl4j.internal.spi.NativeSegments;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -45,6 +49,9 @@ public final class HostBuffer implements BackendBuffer {
 
   /** Whether a graph knows it, and may ask for ever whether it is closed. */
   private boolean captured;
+
+  /** Whose closing ends the segments that callers have; null if they have none. */
+  private volatile @Nullable Arena lent;
 
   @SuppressWarnings("unused") // by VarHandle
   private boolean closed;
@@ -98,6 +105,7 @@ public final class HostBuffer implements BackendBuffer {
     offset = of.offset();
     bytes = byteSize;
     pooled = of;
+    lent = null;
     generation++;
     CLOSED.setRelease(this, false);
   }
@@ -152,17 +160,55 @@ public final class HostBuffer implements BackendBuffer {
   }
 
   @Override
-  public void copyFrom(Object array) {
+  public void copyFrom(MemorySegment source) {
     requireUsable("copyFrom");
-    MemorySegment source = HeapArrays.fitting(array, bytes);
-    MemorySegment.copy(source, 0, segment, offset, source.byteSize());
+    MemorySegment readable = NativeSegments.requireReadable(source, bytes);
+    MemorySegment.copy(readable, 0, segment, offset, readable.byteSize());
   }
 
   @Override
-  public void copyTo(Object array) {
+  public void copyTo(MemorySegment target) {
     requireUsable("copyTo");
-    MemorySegment target = HeapArrays.fitting(array, bytes);
-    MemorySegment.copy(segment, offset, target, 0, target.byteSize());
+    MemorySegment writable = NativeSegments.requireWritable(target, bytes);
+    MemorySegment.copy(segment, offset, writable, 0, writable.byteSize());
+  }
+
+  @Override
+  public Optional<MemorySegment> hostSegment() {
+    requireUsable("hostSegment");
+    MemorySegment own = segment.asSlice(offset, bytes);
+    if (shared) {
+      return Optional.of(MemoryAccess.withLife(own, root.lent()));
+    }
+    // A caller's segment, or a block in an arena of its own, has a life already.
+    return root.pooled == null ? Optional.of(own) : Optional.empty();
+  }
+
+  /** The life of the segments that callers have of it: it ends when it is closed. */
+  private synchronized Arena lent() {
+    Arena arena = lent;
+    if (arena == null) {
+      arena = Arena.ofShared();
+      lent = arena;
+      if ((boolean) CLOSED.getVolatile(this)) {
+        endLent();
+      }
+      requireOpen();
+    }
+    return arena;
+  }
+
+  /** Ends it, unless the JDK works with such a segment right now. */
+  private boolean endLent() {
+    Arena arena = lent;
+    if (arena != null && arena.scope().isAlive()) {
+      try {
+        arena.close();
+      } catch (IllegalStateException e) {
+        return !arena.scope().isAlive();
+      }
+    }
+    return true;
   }
 
   /** Refuses a closed buffer, and one that peers may still write to. */
@@ -189,14 +235,22 @@ public final class HostBuffer implements BackendBuffer {
     if ((boolean) CLOSED.getOpaque(this)) {
       return;
     }
+    if (!endLent()) {
+      throw new InvalidUsageException(
+          "the buffer's host segment is in use by a call of the JDK, such as a read of a file",
+          "close the buffer when that call has returned");
+    }
     PoolBlock ofPool = pooled;
     if (ofPool != null) {
       if (CLOSED.compareAndSet(this, false, true)) {
+        boolean ignored = endLent();
         ofPool.close(this, !captured);
       }
       return;
     }
     if (CLOSED.compareAndSet(this, false, true) && block != null) {
+      // Somebody may have asked for the segment meanwhile; nobody can use it yet.
+      boolean ignored = endLent();
       ProcessMemory.self()
           .heap()
           .free(block, ProcessMemory.self().whenUnused(this, address(), bytes));

@@ -347,7 +347,18 @@ public final class HostHeap {
 
   /** Frees a block, once, now or as soon as {@code safe} says that nobody can touch it any more. */
   public void free(Block block, BooleanSupplier safe) {
-    whenSafe(safe, () -> release(block));
+    Arena arena = block.arena;
+    whenSafe(arena == null ? safe : () -> safe.getAsBoolean() && ends(arena), () -> release(block));
+  }
+
+  /** Ends an arena, unless the JDK works with a segment of it that a caller has. */
+  private static boolean ends(Arena arena) {
+    try {
+      arena.close();
+      return true;
+    } catch (IllegalStateException e) {
+      return !arena.scope().isAlive();
+    }
   }
 
   /**
@@ -372,7 +383,8 @@ public final class HostHeap {
     allocatedBytes -= block.bytes;
     block.booking.release();
     if (block.arena != null) {
-      block.arena.close();
+      boolean ended = ends(block.arena);
+      assert ended : "only buffers' blocks are lent to callers";
     } else if (ranges != null) {
       uncommit(block.offset / GRANULE, (block.offset + Math.max(block.bytes, 1) - 1) / GRANULE);
       ranges.free(block.offset, block.reserved);

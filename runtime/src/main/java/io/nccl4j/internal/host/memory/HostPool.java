@@ -70,7 +70,8 @@ public final class HostPool extends StreamPool<HostBuffer> {
 
   @Override
   protected PoolChunk newChunk(long bytes) {
-    return new Chunk(memory.allocate(MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
+    return new Chunk(
+        memory.allocate(memory.account(), MemoryPurpose.POOL, bytes + PAGE - 1 & -PAGE));
   }
 
   @Override
