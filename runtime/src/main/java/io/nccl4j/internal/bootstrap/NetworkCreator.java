@@ -51,8 +51,11 @@ final class NetworkCreator {
   /** Perhaps there is no descriptor to spare. */
   private static final long PAUSE_MILLIS = 5;
 
-  /** How long what came of a rendezvous is told to those who come late. */
-  static final long LINGER_MILLIS = 5_000;
+  /**
+   * How long ranks that come late are told what came of a rendezvous, at most: they are not
+   * expected for longer than the first one.
+   */
+  private static final long LINGER_MILLIS = 5_000;
 
   private static final int HELLO_BYTES = Integer.BYTES + 2 * Long.BYTES + Session.NONCE_BYTES;
 
@@ -175,6 +178,7 @@ final class NetworkCreator {
   /** Under the lock of all creators. */
   private void serve(Served one, Deadline unused) {
     served.put(one.id.name(), one);
+    long linger = Math.min(LINGER_MILLIS, unused.lengthMillis());
     // The timer goes when there is an outcome.
     CompletableFuture<Void> _ =
         one.gathering
@@ -194,14 +198,15 @@ final class NetworkCreator {
             .thenAccept(
                 outcome -> {
                   if (outcome.failure() != null) {
-                    endLater(one);
+                    endLater(one, linger);
                   }
                 });
-    CompletableFuture<Void> _ = one.gathering.verdict().thenAccept(verdict -> endLater(one));
+    CompletableFuture<Void> _ =
+        one.gathering.verdict().thenAccept(verdict -> endLater(one, linger));
   }
 
-  private void endLater(Served one) {
-    CompletableFuture.delayedExecutor(LINGER_MILLIS, TimeUnit.MILLISECONDS).execute(() -> end(one));
+  private void endLater(Served one, long millis) {
+    CompletableFuture.delayedExecutor(millis, TimeUnit.MILLISECONDS).execute(() -> end(one));
   }
 
   private void end(Served one) {

@@ -15,13 +15,10 @@ import java.util.regex.Pattern;
 
 /**
  * The key-value space of PMI, version 1, whose lines of text travel on an inherited descriptor.
- * MPICH's launcher (Hydra) has it.
+ * MPICH's launcher (Hydra) has it, and Slurm's {@code srun --mpi=pmi2}.
  */
 final class PmiSpace implements JobSpace {
   private static final String DESCRIPTOR = "PMI_FD";
-
-  /** Slurm gives this descriptor another protocol. */
-  private static final String OF_SLURM = "SLURM_PROCID";
 
   private static final int READ_BYTES = 4096;
   private static final long SLICE_MILLIS = 100;
@@ -43,7 +40,7 @@ final class PmiSpace implements JobSpace {
    */
   static Optional<JobSpace> of(Map<String, String> environment) {
     String number = environment.get(DESCRIPTOR);
-    if (number == null || environment.containsKey(OF_SLURM) || !Libc.isAvailable()) {
+    if (number == null || !Libc.isAvailable()) {
       return Optional.empty();
     }
     try {
@@ -52,7 +49,7 @@ final class PmiSpace implements JobSpace {
       throw (InvalidArgumentException)
           new InvalidArgumentException(
                   DESCRIPTOR + " is '" + number + "', not a descriptor",
-                  "unset it, or start the process with MPICH's launcher")
+                  "unset it, or start the process with MPICH's launcher or srun --mpi=pmi2")
               .causedBy(e);
     }
   }
@@ -86,7 +83,7 @@ final class PmiSpace implements JobSpace {
     if (!field(answer, "cmd").equals(expected) || !failed.isEmpty()) {
       throw new SystemErrorException(
           "the launcher answered '" + answer + "' to '" + request.split(" value=")[0] + "'",
-          "use MPICH's own launcher, or set " + MeetingAddress.VARIABLE);
+          "set " + MeetingAddress.VARIABLE + " and " + MeetingAddress.SECRET + " instead");
     }
     return answer;
   }

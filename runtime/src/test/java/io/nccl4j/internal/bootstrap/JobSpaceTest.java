@@ -87,12 +87,23 @@ final class JobSpaceTest {
   }
 
   private List<ChildJvm> start(ServerSocket launcher, boolean refuses) throws IOException {
+    return start(launcher, refuses, "MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 PMI_RANK=");
+  }
+
+  /**
+   * Starts the processes.
+   *
+   * @param variables that a launcher sets besides those of PMI; the last has the rank as its value
+   */
+  private List<ChildJvm> start(ServerSocket launcher, boolean refuses, String variables)
+      throws IOException {
     List<ChildJvm> children = new ArrayList<>();
     for (int rank = 0; rank < SIZE; rank++) {
       String environment =
           "exec 7<>/dev/tcp/127.0.0.1/"
               + launcher.getLocalPort()
-              + "; export PMI_FD=7 PMI_SIZE=2 MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0 PMI_RANK="
+              + "; export PMI_FD=7 PMI_SIZE=2 "
+              + variables
               + rank;
       children.add(ChildJvm.startAfter(environment, JobSpaceMain.class));
       Socket socket = launcher.accept();
@@ -112,6 +123,22 @@ final class JobSpaceTest {
     }
     assertEquals(SIZE, heard.stream().filter("cmd=finalize"::equals).count(), heard::toString);
     assertEquals(SIZE, heard.stream().filter(line -> line.startsWith("cmd=init")).count());
+  }
+
+  /** The variables are those of srun --mpi=pmi2, version 22.05, for two tasks on two nodes. */
+  @Test
+  void slurmHasTheSameSpace() throws Exception {
+    try (ServerSocket launcher = new ServerSocket(0, SIZE, InetAddress.getLoopbackAddress())) {
+      String variables =
+          "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2"
+              + " SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=a,b SLURM_LOCALID=0 SLURM_PROCID=";
+      List<ChildJvm> children = start(launcher, false, variables);
+      try (ChildJvm one = children.getFirst();
+          ChildJvm two = children.getLast()) {
+        assertSameIds(one, two);
+      }
+    }
+    assertEquals(SIZE, heard.stream().filter("cmd=finalize"::equals).count(), heard::toString);
   }
 
   /** The same by PMIx, of which a library stands in that is compiled here. */

@@ -48,6 +48,8 @@ import java.util.stream.Collectors;
  * and ends. {@code meetings COUNT}: so many of them, then prints what is left after a while.
  */
 public final class JoinMain {
+  private static final long INIT_TIMEOUT_MILLIS = 1_000;
+
   private static final int NOBODY = 65534;
   private static final Duration PATIENCE = Duration.ofSeconds(30);
   private static final UUID PROCESS = UUID.randomUUID();
@@ -156,7 +158,7 @@ public final class JoinMain {
 
   /**
    * One after the other, the first for what stays: one that succeeds, one that fails, one that
-   * nobody uses; a stranger at the port.
+   * nobody uses; a stranger at the port. With an init timeout of 1 s.
    */
   private static void meetings(int count) throws Exception {
     int threads = 0;
@@ -171,7 +173,7 @@ public final class JoinMain {
       NetworkMeeting.createUniqueId(here);
       silent.close();
       if (i == 0) {
-        Thread.sleep(NetworkCreator.LINGER_MILLIS + 2_000);
+        Thread.sleep(4 * INIT_TIMEOUT_MILLIS);
         threads = threadCount();
         descriptors = descriptorCount();
       }

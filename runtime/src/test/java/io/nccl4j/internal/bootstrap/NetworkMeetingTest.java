@@ -61,6 +61,10 @@ import org.junit.jupiter.params.provider.ValueSource;
 class NetworkMeetingTest {
   private static final Duration LONG = Duration.ofSeconds(30);
   private static final Duration SOON = Duration.ofMillis(300);
+
+  /** For what came of a meeting to be told to those who come late. */
+  private static final Duration LINGER = Duration.ofSeconds(2);
+
   private static final Map<String, String> SHORT = Map.of("NCCL4J_INIT_TIMEOUT", "1s");
   private static final InetAddress HERE = InetAddress.getLoopbackAddress();
   private static final UUID PROCESS = UUID.randomUUID();
@@ -1050,16 +1054,15 @@ class NetworkMeetingTest {
 
   @Test
   void thePortIsClosedAtTheEnd() throws Exception {
-    NetworkId id = newId();
+    NetworkId id = at(freePort(), "short");
+    NetworkCreator.serve(id, null, Deadline.after(LINGER));
     int port = id.address().getPort();
     Socket silent = stranger(id);
     meetAll(id, 2);
     long start = System.nanoTime();
     assertThrows(BindException.class, () -> new ServerSocket(port, 1, HERE).close());
     while (!isFree(port)) {
-      assertTrue(
-          System.nanoTime() - start
-              < TimeUnit.MILLISECONDS.toNanos(NetworkCreator.LINGER_MILLIS + 3_000));
+      assertTrue(System.nanoTime() - start < LINGER.plusSeconds(3).toNanos());
       Thread.sleep(20);
     }
     assertEnds(silent);
@@ -1084,11 +1087,12 @@ class NetworkMeetingTest {
   void anIdIsServedAnew() throws Exception {
     NetworkId id = at(freePort(), "again");
     for (int i = 0; i < 2; i++) {
-      NetworkCreator.serve(id, null, Deadline.after(LONG));
+      NetworkCreator.serve(id, null, Deadline.after(LINGER));
       meetAll(id, 2);
     }
     NetworkCreator.serve(id, null, Deadline.after(LONG));
-    Thread.sleep(NetworkCreator.LINGER_MILLIS + 300);
+    // Longer than what came of the last meeting is told, so that its end is not this one's.
+    Thread.sleep(LINGER.toMillis() + 300);
     meetAll(id, 2);
   }
 
