@@ -58,6 +58,9 @@ final class ReadmeExampleTest {
 
   private static final int LONGEST_LINE = 120;
 
+  /** A page with more lines has a list of contents. */
+  private static final int LONG_PAGE = 200;
+
   /** The first JDK that knows the option --illegal-native-access. */
   private static final int KNOWS_ILLEGAL_ACCESS = 24;
 
@@ -76,7 +79,9 @@ final class ReadmeExampleTest {
 
   static List<Path> pages() throws IOException {
     List<Path> pages = new ArrayList<>(List.of(ROOT.resolve("README.md")));
-    pages.add(ROOT.resolve("CHANGELOG.md"));
+    for (String name : List.of("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")) {
+      pages.add(ROOT.resolve(name));
+    }
     try (Stream<Path> docs = Files.list(ROOT.resolve("docs"))) {
       docs.filter(page -> page.toString().endsWith(".md")).sorted().forEach(pages::add);
     }
@@ -299,14 +304,37 @@ final class ReadmeExampleTest {
     Set<String> anchors = new HashSet<>();
     Matcher heading = HEADING.matcher(FENCE.matcher(text).replaceAll(""));
     while (heading.find()) {
-      anchors.add(
-          heading
-              .group(1)
-              .toLowerCase(Locale.ROOT)
-              .replaceAll("[^\\p{L}\\p{N} _-]", "")
-              .replace(' ', '-'));
+      anchors.add(anchor(heading.group(1)));
     }
     return anchors;
+  }
+
+  private static String anchor(String heading) {
+    return heading
+        .toLowerCase(Locale.ROOT)
+        .replaceAll("[^\\p{L}\\p{N} _-]", "")
+        .replace(' ', '-');
+  }
+
+  /** A long page begins with links to all its sections. */
+  @ParameterizedTest
+  @MethodSource("pages")
+  void longPagesHaveContents(Path page) throws IOException {
+    String text = Files.readString(page);
+    if (text.lines().count() <= LONG_PAGE || page.endsWith("CHANGELOG.md")) {
+      return;
+    }
+    String plain = FENCE.matcher(text).replaceAll("");
+    List<String> sections =
+        plain.lines().filter(line -> line.startsWith("## ")).map(line -> anchor(line.substring(3))).toList();
+    Matcher links = LINK.matcher(plain.substring(0, plain.indexOf("\n## ")));
+    List<String> listed = new ArrayList<>();
+    while (links.find()) {
+      if (links.group(1).startsWith("#")) {
+        listed.add(links.group(1).substring(1));
+      }
+    }
+    assertTrue(listed.containsAll(sections), () -> listed + " is not all of " + sections);
   }
 
   @ParameterizedTest
