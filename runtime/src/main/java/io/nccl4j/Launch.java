@@ -82,7 +82,8 @@ public interface Launch extends AutoCloseable {
 
   /**
    * The process's number among those of this machine, if the launcher provides it. With nccl4j's
-   * own variables, which number the ranks of a machine, it is that of the process's first rank.
+   * own variables, which number ranks, it is {@code NCCL4J_LOCAL_RANK}, the number of the process's
+   * first rank on this machine, or without that {@code NCCL4J_RANK}.
    */
   OptionalInt localProcess();
 
