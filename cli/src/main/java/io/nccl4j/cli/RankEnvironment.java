@@ -21,6 +21,9 @@ final class RankEnvironment {
   /** Those of them on this machine, for the check of shared memory. */
   static final String LOCAL_NRANKS = "NCCL4J_LOCAL_NRANKS";
 
+  /** Number of this process's first rank among those on this machine. */
+  static final String LOCAL_RANK = "NCCL4J_LOCAL_RANK";
+
   /** A name of the job, which suffices for processes of one machine to meet. */
   static final String JOB = "NCCL4J_JOB";
 

@@ -87,7 +87,7 @@ final class RunCommand extends Subcommand {
   private List<String> command = new ArrayList<>();
 
   /** The command. */
-  private RunCommand(Context context) {
+  RunCommand(Context context) {
     super(context);
   }
 
