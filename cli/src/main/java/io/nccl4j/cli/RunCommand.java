@@ -18,14 +18,16 @@ import picocli.CommandLine.Parameters;
 /** {@code nccl4j run}: starts a program as the ranks of a job. */
 @Command(
     name = "run",
-    description = "Starts a program several times, as the ranks of a job; Launch.detect() finds them.",
+    description =
+        "Starts a program several times, as the ranks of a job; Launch.detect() finds them.",
     footer = {
       "",
       "Options come before the program. If a rank fails, the others have 2 s to say what they have",
       "noticed, then they are ended. On several machines, start the same command on each, with its",
       "number as --node-rank, and the same secret.",
       "",
-      "Exit code: that of the first rank that failed, 128+n if signal n ended it; 0 if none failed;",
+      "Exit code: that of the first rank that failed, 128+n if signal n ended it; 0 if none"
+          + " failed;",
       "2 bad option or no such program, 3 the ranks could not be started or watched."
     })
 final class RunCommand extends Subcommand {

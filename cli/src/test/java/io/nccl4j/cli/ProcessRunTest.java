@@ -97,7 +97,9 @@ class ProcessRunTest {
       int code = parent.await();
       assertEquals(128 + 9, code, read(parent.err()));
       assertTrue(
-          parent.errLines().contains("nccl4j: rank 1 (process " + pid + ") ended with signal 9 (KILL)"),
+          parent
+              .errLines()
+              .contains("nccl4j: rank 1 (process " + pid + ") ended with signal 9 (KILL)"),
           read(parent.err()));
       Jvm.awaitEnd(children, 3000);
     }

@@ -49,7 +49,8 @@ class RunCommandTest {
         run("-n", "2", "--grace", "0.5", "sh", "-c", "test $NCCL4J_RANK = 0 || exit 9; sleep 99");
     assertEquals(9, run.code());
     assertTrue(
-        run.err().matches("nccl4j: rank 1 \\(process \\d+\\) ended with exit code 9; 1 was ended\n"),
+        run.err()
+            .matches("nccl4j: rank 1 \\(process \\d+\\) ended with exit code 9; 1 was ended\n"),
         run::err);
   }
 
@@ -74,7 +75,8 @@ class RunCommandTest {
     refuse("0 processes", "-n", "0", "true");
     refuse("there is no program 'no-such-program'", "-n", "2", "no-such-program");
     refuse("--grace is -1.0", "-n", "2", "--grace", "-1", "true");
-    refuse("node 2 of 2", "-n", "2", "--nodes", "2", "--node-rank", "2", "--secret-file", "x", "true");
+    refuse(
+        "node 2 of 2", "-n", "2", "--nodes", "2", "--node-rank", "2", "--secret-file", "x", "true");
     refuse("add --nodes", "-n", "2", "--rendezvous", "tcp://a:1", "true");
     refuse("nothing says where", "-n", "2", "--nodes", "2", "--secret-file", "x", "true");
     refuse("need a secret", "-n", "2", "--nodes", "2", "--rendezvous", "tcp://a:1", "true");
@@ -95,8 +97,7 @@ class RunCommandTest {
       address = "tcp://localhost:" + socket.getLocalPort();
     }
     String options = "run -n 2 --no-prefix --nodes 2 --rendezvous " + address;
-    String rest =
-        " --secret-file " + secret + " -- " + String.join(" ", Jvm.command(ALL_REDUCE));
+    String rest = " --secret-file " + secret + " -- " + String.join(" ", Jvm.command(ALL_REDUCE));
     try (Jvm one = node(0, options + " --node-rank 0" + rest);
         Jvm two = node(1, options + " --node-rank 1" + rest)) {
       assertEquals(0, one.await(), one::said);

@@ -27,7 +27,11 @@ public record JobExit(List<RankExit> ranks, Optional<RankExit> firstFailure) {
         .map(RankExit::exitCode)
         .orElseGet(
             () ->
-                ranks.stream().mapToInt(RankExit::exitCode).filter(c -> c != 0).findFirst().orElse(0));
+                ranks.stream()
+                    .mapToInt(RankExit::exitCode)
+                    .filter(c -> c != 0)
+                    .findFirst()
+                    .orElse(0));
   }
 
   /**

@@ -7,7 +7,8 @@ import java.util.function.ObjIntConsumer;
 
 /**
  * Gets what the processes of a job write, line by line. It is called by several threads, but by one
- * at a time. If it throws, all processes are ended, and {@link RankProcesses#await} throws the same.
+ * at a time. If it throws, all processes are ended, and {@link RankProcesses#await} throws the
+ * same.
  */
 @FunctionalInterface
 public interface RankOutput {
@@ -39,14 +40,12 @@ public interface RankOutput {
    * one longer than {@link #MAX_BYTES} is broken where something else comes in between.
    */
   static RankOutput prefixed(PrintStream out, PrintStream err) {
-    return new PrintedOutput(
-        Require.present(out, "stream"), Require.present(err, "stream"), true);
+    return new PrintedOutput(Require.present(out, "stream"), Require.present(err, "stream"), true);
   }
 
   /** Writes lines to two streams, without the rank, otherwise as {@link #prefixed} does. */
   static RankOutput plain(PrintStream out, PrintStream err) {
-    return new PrintedOutput(
-        Require.present(out, "stream"), Require.present(err, "stream"), false);
+    return new PrintedOutput(Require.present(out, "stream"), Require.present(err, "stream"), false);
   }
 
   /**

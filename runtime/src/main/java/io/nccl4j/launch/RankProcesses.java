@@ -52,8 +52,8 @@ import org.jspecify.annotations.Nullable;
  * program starts in a process group of its own escapes. If somebody kills the shell, the processes
  * are killed at once.
  *
- * <p>The standard input of the processes is empty. Needs the programs {@code sh} and {@code setsid}.
- * Thread-safe.
+ * <p>The standard input of the processes is empty. Needs the programs {@code sh} and {@code
+ * setsid}. Thread-safe.
  */
 public final class RankProcesses implements AutoCloseable {
   private static final long SETTLE_SECONDS = 2;

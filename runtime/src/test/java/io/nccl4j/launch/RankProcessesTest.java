@@ -238,7 +238,8 @@ class RankProcessesTest {
   @ValueSource(strings = {"HUP", "INT", "TERM"})
   void signalsArePassedOn(String signal) throws Exception {
     CountDownLatch ready = new CountDownLatch(2);
-    String script = "trap 'echo got; exit 5' " + signal + "; echo ready; while :; do sleep 0.1; done";
+    String script =
+        "trap 'echo got; exit 5' " + signal + "; echo ready; while :; do sleep 0.1; done";
     try (RankProcesses ranks = shells(2, script).output(awaiting(ready)).start()) {
       assertTrue(ready.await(30, TimeUnit.SECONDS));
       ranks.stop(signal);
