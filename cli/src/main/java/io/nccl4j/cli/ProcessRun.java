@@ -24,9 +24,6 @@ import picocli.CommandLine.Model.CommandSpec;
 final class ProcessRun {
   private static final Duration GRACE = Duration.ofSeconds(2);
 
-  // The JVM says this once per process; rank 0's is enough.
-  private static final String INCUBATOR = "WARNING: Using incubator modules:";
-
   private final Context context;
   private final Options options;
   private final int procs;
@@ -95,7 +92,7 @@ final class ProcessRun {
       (channel == Channel.OUT ? context.out() : context.err()).writeBytes(bytes);
     } else {
       String line = new String(bytes, StandardCharsets.UTF_8);
-      if (!line.startsWith(INCUBATOR)) {
+      if (!line.startsWith(LineRelay.INCUBATOR)) {
         context.err().println("[rank " + rank + "] " + line.stripTrailing());
       }
     }

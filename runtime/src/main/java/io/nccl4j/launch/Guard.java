@@ -76,6 +76,11 @@ final class Guard {
     return process.onExit();
   }
 
+  /** Whether it can be told anything. */
+  boolean isAlive() {
+    return process.isAlive();
+  }
+
   /** From now on a rank ends with this process. */
   void watch(long pid) throws IOException {
     say("start", pid);

@@ -7,8 +7,9 @@ import java.util.Optional;
  * How the processes of a job ended, those of this machine.
  *
  * @param ranks by rank
- * @param firstFailure the process that was the first to end with an exit code other than 0 before
- *     all were told to; empty if none did
+ * @param firstFailure of the processes that ended with an exit code other than 0 before all were
+ *     told to, the first that a signal ended, else the first; empty if there is none. Peers of a
+ *     process that is killed may notice it and end before the system is done with that process.
  */
 public record JobExit(List<RankExit> ranks, Optional<RankExit> firstFailure) {
   /** How the processes ended. */

@@ -22,9 +22,14 @@ public record RankExit(int rank, long pid, int exitCode, boolean stopped) {
     return exitCode != 0 && !stopped;
   }
 
+  /** The signal that ended it, as far as the exit code tells; 0 if none did. */
+  public int signal() {
+    return Math.max(0, exitCode - SIGNAL_BASE);
+  }
+
   /** What happened, for messages: {@code rank 2 (process 4711) ended with signal 9 (KILL)}. */
   public String describe() {
-    int signal = exitCode - SIGNAL_BASE;
+    int signal = signal();
     String name = SIGNALS.containsKey(signal) ? " (" + SIGNALS.get(signal) + ")" : "";
     return "rank "
         + rank

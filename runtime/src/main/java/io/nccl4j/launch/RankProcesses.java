@@ -352,8 +352,11 @@ public final class RankProcesses implements AutoCloseable {
   private void killAll() {
     phase = Phase.KILLED;
     for (Child child : running) {
-      tell(() -> guard.signal("KILL", child.process.pid()));
-      // Also where the guard is gone.
+      if (guard.isAlive()) {
+        tell(() -> guard.signal("KILL", child.process.pid()));
+      } else {
+        child.process.descendants().forEach(ProcessHandle::destroyForcibly);
+      }
       child.process.destroyForcibly();
     }
   }
@@ -398,9 +401,17 @@ public final class RankProcesses implements AutoCloseable {
       exit.completeExceptionally(failure);
       return;
     }
-    Optional<RankExit> first = ended.stream().filter(RankExit::failed).findFirst();
+    Optional<RankExit> first = firstFailure();
     ended.sort(Comparator.comparingInt(RankExit::rank));
     exit.complete(new JobExit(ended, first));
+  }
+
+  private Optional<RankExit> firstFailure() {
+    List<RankExit> failed = ended.stream().filter(RankExit::failed).toList();
+    return failed.stream()
+        .filter(one -> one.signal() > 0)
+        .findFirst()
+        .or(() -> failed.stream().findFirst());
   }
 
   /** What to start, and how. */

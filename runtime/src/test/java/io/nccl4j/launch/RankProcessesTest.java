@@ -225,6 +225,17 @@ class RankProcessesTest {
     assertTrue(System.nanoTime() - start >= TimeUnit.SECONDS.toNanos(2));
   }
 
+  /** Peers of a killed process may end first. */
+  @Test
+  void whomASignalEndedIsToBlame() {
+    JobExit exit =
+        run(shells(3, "test $NCCL4J_RANK = 1 || exit 1; sleep 0.5; kill -SEGV $$; sleep 1000"));
+    assertEquals(1, exit.firstFailure().orElseThrow().rank());
+    assertEquals(128 + 11, exit.exitCode());
+    assertTrue(
+        exit.describe().endsWith("signal 11 (SEGV); after it 2 more failed"), exit::describe);
+  }
+
   @Test
   void whoIgnoresTheSignalIsKilledAfterTheGrace() {
     Builder builder =
@@ -404,8 +415,11 @@ class RankProcessesTest {
   // ---- who watches
 
   @Test
-  void withoutTheWatchingShellNothingRuns() {
-    try (RankProcesses ranks = shells(2, "sleep 1000").start()) {
+  void withoutTheWatchingShellNothingRuns() throws Exception {
+    CountDownLatch ready = new CountDownLatch(2);
+    String script = "sleep 1000 & echo $!; wait";
+    try (RankProcesses ranks = shells(2, script).output(awaiting(ready)).start()) {
+      assertTrue(ready.await(30, TimeUnit.SECONDS));
       List<ProcessHandle> guards =
           ProcessHandle.current()
               .children()
@@ -415,6 +429,7 @@ class RankProcessesTest {
       guards.getFirst().destroyForcibly();
       assertThrows(SystemErrorException.class, () -> ranks.await(LONG));
       assertTrue(ranks.processes().stream().noneMatch(ProcessHandle::isAlive));
+      awaitEnd(lines.stream().map(line -> Long.parseLong(line.substring(2))).toList());
     }
   }
 
