@@ -14,6 +14,7 @@ module io.nccl4j.runtime {
   exports io.nccl4j;
   exports io.nccl4j.cuda;
   exports io.nccl4j.diagnose;
+  exports io.nccl4j.launch;
   exports io.nccl4j.memory;
 
   uses io.nccl4j.Provider;

@@ -20,7 +20,7 @@ import java.util.OptionalInt;
  * <table>
  * <caption>Sources</caption>
  * <tr><th>launcher</th><th>recognised by</th><th>numbers</th></tr>
- * <tr><td>{@code nccl4j}</td><td>NCCL4J_RANK or NCCL4J_NRANKS</td><td>those, in ranks</td></tr>
+ * <tr><td>{@code nccl4j}</td><td>NCCL4J_RANK or NCCL4J_NRANKS</td><td>those, in ranks; NCCL4J_LOCAL_RANK</td></tr>
  * <tr><td>{@code kubernetes}</td><td>JOB_COMPLETION_INDEX and NCCL4J_NRANKS, without NCCL4J_RANK</td><td>
  * JOB_COMPLETION_INDEX, in processes; NCCL4J_NRANKS, in ranks</td></tr>
  * <tr><td>{@code torchrun}</td><td>TORCHELASTIC_RUN_ID</td><td>RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE</td></tr>
@@ -82,7 +82,8 @@ public interface Launch extends AutoCloseable {
 
   /**
    * The process's number among those of this machine, if the launcher provides it. With nccl4j's
-   * own variables, which number the ranks of a machine, it is that of the process's first rank.
+   * own variables, which number ranks, it is {@code NCCL4J_LOCAL_RANK}, the number of the process's
+   * first rank on this machine, or without that {@code NCCL4J_RANK}.
    */
   OptionalInt localProcess();
 

@@ -5,7 +5,8 @@
  *
  * <p>This package is all that most programs need. {@link io.nccl4j.memory} has pools and says what
  * memory was taken and will be; {@link io.nccl4j.cuda} has what only GPUs and NCCL have; {@link
- * io.nccl4j.diagnose} finds what is wrong with a machine.
+ * io.nccl4j.diagnose} finds what is wrong with a machine; {@link io.nccl4j.launch} starts the
+ * processes of a job.
  *
  * <p>Start at {@link io.nccl4j.Communicator}. Names follow NCCL and CUDA: rank, communicator,
  * unique id, stream, event, group. Every failure is an {@link io.nccl4j.NcclException}; all

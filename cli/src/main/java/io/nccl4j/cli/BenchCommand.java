@@ -104,10 +104,9 @@ final class BenchCommand extends Subcommand {
       throw new ParameterException(spec.commandLine(), e.getMessage(), e);
     }
     if (ranks.isParent()) {
-      return new RankProcesses(context, options, rankOptions.procs()).runAgain(spec);
+      return new ProcessRun(context, options, rankOptions.procs()).runAgain(spec);
     }
     if (ranks.isChild()) {
-      ParentWatch.start();
       noProgress = true;
     }
     RankRange range = ranks.range();

@@ -66,10 +66,7 @@ final class FifoLeakCommand extends Subcommand {
               return RankEnvironment.of(context.environment(), options, procs);
             });
     if (ranks.isParent()) {
-      return new RankProcesses(context, options, procs).runAgain(spec);
-    }
-    if (ranks.isChild()) {
-      ParentWatch.start();
+      return new ProcessRun(context, options, procs).runAgain(spec);
     }
     RankRange range = ranks.range();
     if (range.id() != null) {

@@ -68,7 +68,6 @@ final class FirstCallCommand extends Subcommand {
     if (ranks.isParent()) {
       return compare(options);
     }
-    ParentWatch.start();
     RankRange range = ranks.range();
     Device device = Device.get(options.backend(), range.firstRank());
     try (Communicator communicator = range.join(device, FirstCall.config())) {
@@ -81,7 +80,7 @@ final class FirstCallCommand extends Subcommand {
   }
 
   /** Pairs in turn, so that whatever else the machine does meets both kinds. */
-  private int compare(Options options) throws InterruptedException {
+  private int compare(Options options) {
     List<FirstCall.Times> coldTimes = new ArrayList<>();
     List<FirstCall.Times> warmTimes = new ArrayList<>();
     for (int pair = 1; pair <= pairs; pair++) {
@@ -106,9 +105,8 @@ final class FirstCallCommand extends Subcommand {
     return (passed ? ExitCode.OK : ExitCode.WRONG_DATA).number();
   }
 
-  private int run(Options options, List<String> arguments, List<FirstCall.Times> times)
-      throws InterruptedException {
-    return new RankProcesses(context, options, PROCESSES)
+  private int run(Options options, List<String> arguments, List<FirstCall.Times> times) {
+    return new ProcessRun(context, options, PROCESSES)
         .run(
             arguments,
             line -> {

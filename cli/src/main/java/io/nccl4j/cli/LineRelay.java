@@ -13,8 +13,8 @@ import java.util.function.Consumer;
  * closes its output.
  */
 final class LineRelay {
-  // The JVM says this once per process; rank 0's is enough.
-  private static final String INCUBATOR = "WARNING: Using incubator modules:";
+  /** The JVM says this once per process; rank 0's is enough. */
+  static final String INCUBATOR = "WARNING: Using incubator modules:";
 
   private LineRelay() {}
 

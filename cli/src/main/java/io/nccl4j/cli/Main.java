@@ -67,6 +67,7 @@ public final class Main {
     programs(arguments)
         .forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
     commandLine
+        .addSubcommand(RunCommand.of(context))
         .addSubcommand(new CompareCommand(context))
         .addSubcommand(new TurnsCommand(context))
         .addSubcommand(new ReportCommand(context))

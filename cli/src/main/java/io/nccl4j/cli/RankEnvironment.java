@@ -21,6 +21,9 @@ final class RankEnvironment {
   /** Those of them on this machine, for the check of shared memory. */
   static final String LOCAL_NRANKS = "NCCL4J_LOCAL_NRANKS";
 
+  /** Number of this process's first rank among those on this machine. */
+  static final String LOCAL_RANK = "NCCL4J_LOCAL_RANK";
+
   /** A name of the job, which suffices for processes of one machine to meet. */
   static final String JOB = "NCCL4J_JOB";
 
@@ -29,6 +32,15 @@ final class RankEnvironment {
 
   /** The path of a file with the token. */
   static final String UNIQUE_ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
+
+  /** Where rank 0 listens, for ranks on several machines. */
+  static final String RENDEZVOUS = "NCCL4J_RENDEZVOUS";
+
+  /** The secret that they share. */
+  static final String SECRET = "NCCL4J_SECRET";
+
+  /** The path of a file with it. */
+  static final String SECRET_FILE = "NCCL4J_SECRET_FILE";
 
   /** The folder where rank 0 leaves the token. */
   static final String RENDEZVOUS_DIR = "NCCL4J_RENDEZVOUS_DIR";
@@ -39,7 +51,7 @@ final class RankEnvironment {
   /** {@link #LAUNCHER} for these variables, whatever others there are. */
   static final String OWN = "nccl4j";
 
-  /** Set to 1 by {@link RankProcesses}: this process was started by it and must not outlive it. */
+  /** Set to 1 by {@link ProcessRun}: this process has some of the ranks, and starts no others. */
   static final String CHILD = "NCCL4J_PROCS_CHILD";
 
   private final Map<String, String> environment;
@@ -91,7 +103,7 @@ final class RankEnvironment {
     return nranks;
   }
 
-  /** Whether {@link RankProcesses} started this process. */
+  /** Whether {@link ProcessRun} started this process. */
   boolean isChild() {
     return "1".equals(environment.get(CHILD));
   }

@@ -79,7 +79,7 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
 
   // ---- the process with the table
 
-  private int parent(Backend named) throws InterruptedException {
+  private int parent(Backend named) {
     List<Column> columns = new ArrayList<>();
     int code = 0;
     if (named != Backend.CUDA) {
@@ -114,7 +114,7 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
     return code != 0 ? code : next;
   }
 
-  private int gpus(List<Column> columns, BackendInfo info) throws InterruptedException {
+  private int gpus(List<Column> columns, BackendInfo info) {
     int gpus = Math.min(info.devices().size(), MOST_GPUS);
     if (gpus > 1) {
       int code = column(columns, Backend.CUDA, SelfTest.Layout.THREADS, gpus);
@@ -132,8 +132,7 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
   }
 
   /** Runs all tests with one layout of ranks; the exit code of its processes. */
-  private int column(List<Column> columns, Backend on, SelfTest.Layout as, int nranks)
-      throws InterruptedException {
+  private int column(List<Column> columns, Backend on, SelfTest.Layout as, int nranks) {
     note(on.label() + ", " + nranks + " ranks as " + as.label());
     List<SelfTest.Row> rows = new ArrayList<>();
     Map<String, String> environment = new HashMap<>(context.environment());
@@ -149,7 +148,7 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
     int procs = as == SelfTest.Layout.PROCESSES ? nranks : 1;
     Options options = Options.builder().backend(on).build();
     int code =
-        new RankProcesses(context.withEnvironment(environment), options, procs)
+        new ProcessRun(context.withEnvironment(environment), options, procs)
             .withVariables(rank -> own(on, as, rank))
             .run(
                 arguments,
@@ -182,7 +181,6 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
   private int child(Backend on, SelfTest.Layout as) throws Exception {
     RankRange range =
         RankEnvironment.of(context.environment(), Options.builder().backend(on).build(), 1).range();
-    ParentWatch.start();
     List<SelfTest.Row> rows;
     if (as == SelfTest.Layout.PROCESSES) {
       Device device = SelfTest.device(on, range.firstRank());

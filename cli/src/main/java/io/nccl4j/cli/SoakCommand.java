@@ -188,7 +188,8 @@ final class SoakCommand extends Subcommand {
     } catch (IOException e) {
       System.err.println("nccl4j: soak: the process that started this one cannot be read: " + e);
     }
-    // The parent is gone, or wants no more; see ParentWatch.
+    // The parent is gone, or wants no more. No hooks: they might wait for peers, and nobody is left
+    // to see what they would tidy up.
     Runtime.getRuntime().halt(ExitCode.INTERNAL.number());
   }
 }

@@ -69,6 +69,7 @@ final class CliDocTest {
             "soak",
             new SoakCommand(context));
     options("## Self tests", new SelftestCommand(context));
+    options("## Run", new RunCommand(context));
     options("## Doctor", new DoctorCommand(context));
     options("## Compare", new CompareCommand(context));
     options("## Turns", new TurnsCommand(context));
@@ -149,6 +150,8 @@ final class CliDocTest {
             RankEnvironment.JOB,
             RankEnvironment.UNIQUE_ID,
             RankEnvironment.UNIQUE_ID_FILE,
+            RankEnvironment.RENDEZVOUS,
+            RankEnvironment.LOCAL_RANK,
             RankEnvironment.RENDEZVOUS_DIR,
             RankEnvironment.LAUNCHER)) {
       assertTrue(section.contains("| `" + variable + "` |"), variable);

@@ -56,17 +56,34 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
     return process.exitValue();
   }
 
-  /** Waits until it has this many children, and gives them. */
+  /** Waits until it has this many children, besides the shell that watches, and gives them. */
   List<ProcessHandle> awaitChildren(int count) throws InterruptedException {
     for (long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
         System.nanoTime() < end && process.isAlive();
         Thread.sleep(10)) {
-      List<ProcessHandle> children = process.children().toList();
+      List<ProcessHandle> children =
+          process.children().filter(child -> !words(child).contains("nccl4j-guard")).toList();
       if (children.size() == count) {
         return children;
       }
     }
     throw new AssertionError("no " + count + " children");
+  }
+
+  /** As shells have it for SIGINT in background jobs: a JVM leaves it at that. */
+  static boolean isIgnored(int signal) throws IOException {
+    String mask =
+        Files.readAllLines(Path.of("/proc/self/status")).stream()
+            .filter(line -> line.startsWith("SigIgn:"))
+            .findFirst()
+            .orElseThrow()
+            .substring("SigIgn:".length())
+            .strip();
+    return (Long.parseUnsignedLong(mask, 16) >>> signal - 1 & 1) != 0;
+  }
+
+  private static List<String> words(ProcessHandle child) {
+    return List.of(child.info().arguments().orElse(new String[0]));
   }
 
   /** Waits until a line of the output begins with this. */

@@ -25,6 +25,7 @@ final class ArchitectureTest {
   private static final String API_MEMORY = API + ".memory";
   private static final String API_CUDA = API + ".cuda";
   private static final String API_DIAGNOSE = API + ".diagnose";
+  private static final String API_LAUNCH = API + ".launch";
   private static final String CHECK = "io.nccl4j.internal.check";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] GENERATED = {
@@ -44,6 +45,8 @@ final class ArchitectureTest {
           .definedBy(API_CUDA)
           .layer("api.diagnose")
           .definedBy(API_DIAGNOSE)
+          .layer("api.launch")
+          .definedBy(API_LAUNCH)
           .layer("check")
           .definedBy(CHECK)
           .layer("bindings")
@@ -110,6 +113,10 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "api.memory", "check")
           .whereLayer("api.diagnose")
           .mayOnlyAccessLayers("api", "api.memory", "api.cuda", "check")
+          .whereLayer("api.launch")
+          .mayOnlyAccessLayers("api", "check")
+          .whereLayer("api.launch")
+          .mayNotBeAccessedByAnyLayer()
           .whereLayer("check")
           .mayOnlyAccessLayers("api")
           .whereLayer("bindings")
@@ -319,11 +326,18 @@ final class ArchitectureTest {
   static final ArchRule ITS_SUBPACKAGES_HAVE_NO_INTERNALS =
       classes()
           .that()
-          .resideInAnyPackage(API_MEMORY, API_CUDA, API_DIAGNOSE)
+          .resideInAnyPackage(API_MEMORY, API_CUDA, API_DIAGNOSE, API_LAUNCH)
           .should()
           .onlyDependOnClassesThat()
           .resideInAnyPackage(
-              API, API_MEMORY, API_CUDA, API_DIAGNOSE, CHECK, "java..", "org.jspecify..")
+              API,
+              API_MEMORY,
+              API_CUDA,
+              API_DIAGNOSE,
+              API_LAUNCH,
+              CHECK,
+              "java..",
+              "org.jspecify..")
           .allowEmptyShould(true);
 
   @ArchTest
@@ -335,6 +349,7 @@ final class ArchitectureTest {
               API_MEMORY,
               API_CUDA,
               API_DIAGNOSE,
+              API_LAUNCH,
               CHECK,
               BINDINGS,
               "io.nccl4j.internal.machine..",

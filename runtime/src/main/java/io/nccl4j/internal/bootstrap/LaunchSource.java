@@ -32,6 +32,7 @@ record LaunchSource(
     String job) {
   static final String RANK = "NCCL4J_RANK";
   static final String NRANKS = "NCCL4J_NRANKS";
+  private static final String LOCAL_RANK = "NCCL4J_LOCAL_RANK";
   static final String LAUNCHER = "NCCL4J_LAUNCHER";
 
   private static final String OWN = "nccl4j";
@@ -111,14 +112,16 @@ record LaunchSource(
     };
   }
 
-  // They number the ranks of one machine: the first rank tells the process from its others.
+  // On one machine the first rank tells the process from the others.
   private static @Nullable LaunchSource own(Reader read) {
     if (!read.has(RANK) && !read.has(NRANKS) || isOfPod(read)) {
       return null;
     }
     LaunchSource source =
         read.source(OWN, RANK, read.number(NRANKS, "set both " + RANK + " and " + NRANKS));
-    return source.local(OptionalInt.of(source.rank), OptionalInt.empty());
+    OptionalInt local = read.optional(LOCAL_RANK);
+    return source.local(
+        local.isPresent() ? local : OptionalInt.of(source.rank), OptionalInt.empty());
   }
 
   private static boolean isOfPod(Reader read) {

@@ -25,6 +25,7 @@ final class VariableChecks {
           "NCCL4J_JOB",
           "NCCL4J_LAUNCHER",
           "NCCL4J_LOCAL_NRANKS",
+          "NCCL4J_LOCAL_RANK",
           "NCCL4J_LOG_LEVEL",
           "NCCL4J_NCCL_LIBRARY",
           "NCCL4J_NETWORK",

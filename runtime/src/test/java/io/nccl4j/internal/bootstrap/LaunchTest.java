@@ -122,6 +122,9 @@ class LaunchTest {
     }
     assertEquals(
         OptionalInt.of(6), JobLaunch.detect(environment(own)).orElseThrow().localProcess());
+    String second = own + " NCCL4J_LOCAL_RANK=2";
+    assertEquals(
+        OptionalInt.of(2), JobLaunch.detect(environment(second)).orElseThrow().localProcess());
   }
 
   /** Pods are processes: with two ranks each there are half as many. */

@@ -27,7 +27,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 @Tag("parallel")
 @Tag("process")
 @Timeout(240)
-class RankProcessesTest {
+class ProcessRunTest {
   private static final String SHORT = "allreduce --backend host -b 8 -e 128 -f 4 -n 5 -w 0";
   // 131072 sizes take far longer than any test, which ends it.
   private static final String LONG =
@@ -97,7 +97,9 @@ class RankProcessesTest {
       int code = parent.await();
       assertEquals(128 + 9, code, read(parent.err()));
       assertTrue(
-          parent.errLines().contains("nccl4j: rank 1 (process " + pid + ") ended with signal 9"),
+          parent
+              .errLines()
+              .contains("nccl4j: rank 1 (process " + pid + ") ended with signal 9 (KILL)"),
           read(parent.err()));
       Jvm.awaitEnd(children, 3000);
     }
@@ -135,7 +137,7 @@ class RankProcessesTest {
   @CsvSource({"INT, 2", "TERM, 15"})
   void aSignalEndsAll(String signal, int number) throws Exception {
     assumeFalse(
-        isIgnored(number), "this process ignores SIG" + signal + ", and so do its children");
+        Jvm.isIgnored(number), "this process ignores SIG" + signal + ", and so do its children");
     try (Jvm parent = start(LONG)) {
       List<ProcessHandle> children = parent.awaitChildren(2);
       parent.awaitLine("           8");
@@ -144,18 +146,6 @@ class RankProcessesTest {
       assertEquals(128 + number, parent.await());
       Jvm.awaitEnd(children, 3000);
     }
-  }
-
-  /** As shells have it for SIGINT in background jobs: a JVM leaves it at that. */
-  private static boolean isIgnored(int signal) throws IOException {
-    String mask =
-        Files.readAllLines(Path.of("/proc/self/status")).stream()
-            .filter(line -> line.startsWith("SigIgn:"))
-            .findFirst()
-            .orElseThrow()
-            .substring("SigIgn:".length())
-            .strip();
-    return (Long.parseUnsignedLong(mask, 16) >>> signal - 1 & 1) != 0;
   }
 
   @Test
