@@ -5,14 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.Pages.Block;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.io.File;
 import java.io.IOException;
-import java.io.StringWriter;
-import java.io.UncheckedIOException;
 import java.net.URISyntaxException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -25,9 +23,6 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
-import javax.tools.JavaCompiler;
-import javax.tools.StandardJavaFileManager;
-import javax.tools.ToolProvider;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.NullMarked;
 import org.junit.jupiter.api.Tag;
@@ -45,9 +40,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 @Tag("parallel")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 final class ReadmeExampleTest {
-  private static final Path ROOT = root();
-  private static final Pattern FENCE =
-      Pattern.compile("^```(\\w*)\\n(.*?)^```$", Pattern.MULTILINE | Pattern.DOTALL);
+  private static final Path ROOT = Pages.ROOT;
   private static final Pattern CLASS = Pattern.compile("^public class (\\w+)", Pattern.MULTILINE);
   private static final Pattern LINK = Pattern.compile("\\]\\(([^)\\s]+)\\)");
   private static final Pattern HEADING = Pattern.compile("^#+ (.*)$", Pattern.MULTILINE);
@@ -74,9 +67,6 @@ final class ReadmeExampleTest {
     }
   }
 
-  /** One fenced block. */
-  private record Block(String language, String text) {}
-
   static List<Path> pages() throws IOException {
     List<Path> pages = new ArrayList<>(List.of(ROOT.resolve("README.md")));
     for (String name : List.of("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")) {
@@ -91,18 +81,18 @@ final class ReadmeExampleTest {
   static List<Program> programs() throws IOException {
     List<Program> programs = new ArrayList<>();
     for (Path page : pages()) {
-      List<Block> blocks = blocks(Files.readString(page));
+      List<Block> blocks = Pages.blocks(page);
       for (int i = 0; i < blocks.size(); i++) {
         Block block = blocks.get(i);
-        if (block.language.equals("java") && block.text.contains("static void main(")) {
-          Matcher name = CLASS.matcher(block.text);
-          assertTrue(name.find(), page + ": a program without a public class\n" + block.text);
+        if (block.language().equals("java") && block.text().contains("static void main(")) {
+          Matcher name = CLASS.matcher(block.text());
+          assertTrue(name.find(), page + ": a program without a public class\n" + block.text());
           assertTrue(
-              i + 1 < blocks.size() && blocks.get(i + 1).language.equals("text"),
+              i + 1 < blocks.size() && blocks.get(i + 1).language().equals("text"),
               page + ": no text block with the output follows " + name.group(1));
-          String output = blocks.get(i + 1).text;
+          String output = blocks.get(i + 1).text();
           programs.add(
-              new Program(ROOT.relativize(page).toString(), name.group(1), block.text, output));
+              new Program(ROOT.relativize(page).toString(), name.group(1), block.text(), output));
         }
       }
     }
@@ -280,7 +270,7 @@ final class ReadmeExampleTest {
   @ParameterizedTest
   @MethodSource("pages")
   void linksLeadSomewhere(Path page) throws IOException {
-    Matcher link = LINK.matcher(FENCE.matcher(Files.readString(page)).replaceAll(""));
+    Matcher link = LINK.matcher(Pages.FENCE.matcher(Files.readString(page)).replaceAll(""));
     List<String> broken = new ArrayList<>();
     while (link.find()) {
       String target = link.group(1);
@@ -302,7 +292,7 @@ final class ReadmeExampleTest {
   /** The anchors that GitHub makes of headings. */
   private static Set<String> anchors(String text) {
     Set<String> anchors = new HashSet<>();
-    Matcher heading = HEADING.matcher(FENCE.matcher(text).replaceAll(""));
+    Matcher heading = HEADING.matcher(Pages.FENCE.matcher(text).replaceAll(""));
     while (heading.find()) {
       anchors.add(anchor(heading.group(1)));
     }
@@ -354,15 +344,6 @@ final class ReadmeExampleTest {
       String row = "| `" + setting.name() + "` | `" + variable + "` | " + value + " |";
       assertTrue(guide.contains(row), row);
     }
-  }
-
-  private static List<Block> blocks(String text) {
-    List<Block> blocks = new ArrayList<>();
-    Matcher fence = FENCE.matcher(text);
-    while (fence.find()) {
-      blocks.add(new Block(fence.group(1), fence.group(2)));
-    }
-    return blocks;
   }
 
   // ---------------------------------------------------------------- modules
@@ -428,21 +409,7 @@ final class ReadmeExampleTest {
   // ---------------------------------------------------------------- compiling and running
 
   private void compile(List<Path> sources, String... options) throws IOException {
-    JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
-    assertTrue(compiler != null, "the tests run on a JRE");
-    List<String> all = new ArrayList<>(List.of(options));
-    // What is said of the other modules' descriptors is not of these sources.
-    all.addAll(List.of("--release", "22", "-Xlint:all,-processing,-path,-classfile", "-Werror"));
-    all.addAll(List.of("-proc:none", "-d", folder.toString()));
-    StringWriter messages = new StringWriter();
-    try (StandardJavaFileManager files =
-        compiler.getStandardFileManager(null, null, StandardCharsets.UTF_8)) {
-      boolean compiled =
-          compiler
-              .getTask(messages, files, null, all, null, files.getJavaFileObjectsFromPaths(sources))
-              .call();
-      assertTrue(compiled, messages::toString);
-    }
+    Pages.compile(folder, sources, options);
   }
 
   private static String javaCommand() {
@@ -490,16 +457,5 @@ final class ReadmeExampleTest {
     assertFalse(errors.contains("WARNING") || errors.contains("Exception"), errors);
     assertFalse(errors.contains("heap arrays"), errors);
     return Files.readString(out);
-  }
-
-  private static Path root() {
-    Path folder = Path.of("").toAbsolutePath();
-    while (!Files.exists(folder.resolve("README.md")) || !Files.exists(folder.resolve("nccl4j"))) {
-      folder = folder.getParent();
-      if (folder == null) {
-        throw new UncheckedIOException(new IOException("no README.md above " + Path.of("")));
-      }
-    }
-    return folder;
   }
 }
