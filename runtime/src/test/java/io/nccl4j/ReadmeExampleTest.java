@@ -300,10 +300,7 @@ final class ReadmeExampleTest {
   }
 
   private static String anchor(String heading) {
-    return heading
-        .toLowerCase(Locale.ROOT)
-        .replaceAll("[^\\p{L}\\p{N} _-]", "")
-        .replace(' ', '-');
+    return heading.toLowerCase(Locale.ROOT).replaceAll("[^\\p{L}\\p{N} _-]", "").replace(' ', '-');
   }
 
   /** A long page begins with links to all its sections. */
@@ -316,7 +313,11 @@ final class ReadmeExampleTest {
     }
     String plain = FENCE.matcher(text).replaceAll("");
     List<String> sections =
-        plain.lines().filter(line -> line.startsWith("## ")).map(line -> anchor(line.substring(3))).toList();
+        plain
+            .lines()
+            .filter(line -> line.startsWith("## "))
+            .map(line -> anchor(line.substring(3)))
+            .toList();
     Matcher links = LINK.matcher(plain.substring(0, plain.indexOf("\n## ")));
     List<String> listed = new ArrayList<>();
     while (links.find()) {
