@@ -311,7 +311,7 @@ final class ReadmeExampleTest {
     if (text.lines().count() <= LONG_PAGE || page.endsWith("CHANGELOG.md")) {
       return;
     }
-    String plain = FENCE.matcher(text).replaceAll("");
+    String plain = Pages.FENCE.matcher(text).replaceAll("");
     List<String> sections =
         plain
             .lines()
