@@ -23,7 +23,6 @@ import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -33,7 +32,6 @@ import org.junit.jupiter.api.io.TempDir;
  * The programs in docs/examples: the commands of docs/examples.md print what the page shows, and
  * that is what a plain loop without ranks calculates.
  */
-@Tag("parallel")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 final class ExamplesTest {
   private static final Path PAGE = Pages.ROOT.resolve("docs/examples.md");

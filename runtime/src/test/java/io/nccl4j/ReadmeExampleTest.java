@@ -25,7 +25,6 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.NullMarked;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -37,7 +36,6 @@ import org.junit.jupiter.params.provider.MethodSource;
  * What README.md and docs/*.md say, as far as it can be run: a {@code java} block with a main
  * method is a whole program, and the next {@code text} block is what it prints.
  */
-@Tag("parallel")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 final class ReadmeExampleTest {
   private static final Path ROOT = Pages.ROOT;

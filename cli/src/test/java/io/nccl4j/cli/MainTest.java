@@ -21,7 +21,6 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Whole commands in this process, on the host backend. */
-@Tag("parallel")
 @Timeout(120)
 class MainTest {
   @TempDir Path folder;

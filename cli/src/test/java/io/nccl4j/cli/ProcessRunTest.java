@@ -24,7 +24,6 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Runs of several processes on the host backend. */
-@Tag("parallel")
 @Tag("process")
 @Timeout(240)
 class ProcessRunTest {

@@ -19,7 +19,6 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** What the command adds to RankProcesses, which has its own test. */
-@Tag("parallel")
 @Tag("process")
 @Timeout(240)
 class RunCommandTest {

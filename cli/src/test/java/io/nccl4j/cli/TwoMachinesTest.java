@@ -27,7 +27,6 @@ import org.junit.jupiter.params.provider.MethodSource;
  * The command line on two machines: two network namespaces, which a cable of their own connects.
  * What runs in one reaches the other only by TCP.
  */
-@Tag("parallel")
 @Timeout(300)
 class TwoMachinesTest {
   private static final int PORT = 29_400;

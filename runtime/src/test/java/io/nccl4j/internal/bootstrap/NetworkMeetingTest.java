@@ -48,7 +48,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -56,7 +55,6 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Ranks that meet over TCP, what keeps them from it, and what strangers do at the port. */
-@Tag("parallel")
 @Timeout(60)
 class NetworkMeetingTest {
   private static final Duration LONG = Duration.ofSeconds(30);

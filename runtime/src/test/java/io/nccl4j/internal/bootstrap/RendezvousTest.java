@@ -53,7 +53,6 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-@Tag("parallel")
 @Timeout(60)
 class RendezvousTest {
   static final Duration LONG = Duration.ofSeconds(30);

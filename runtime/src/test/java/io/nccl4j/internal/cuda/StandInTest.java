@@ -24,13 +24,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The stand-ins pass their own test, and a release has only the functions it had. */
-@Tag("parallel")
 @SuppressWarnings("restricted")
 class StandInTest {
   @ParameterizedTest

@@ -19,7 +19,6 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** A process without free Java heap lives, and does its part. */
-@Tag("parallel")
 @Tag("process")
 @Timeout(120)
 class FullHeapTest {

@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Pattern;
-import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -31,40 +31,59 @@ class HostsTest {
   /** What one detection may take on a busy machine. */
   private static final double WORST_MILLIS = 2000;
 
-  private final List<ChildJvm> ranks = new ArrayList<>();
+  private static final List<ChildJvm> RANKS = new ArrayList<>();
+
+  /** Whether the processes can serve another test. */
+  private static boolean areFree;
 
   @BeforeEach
   void start() throws Exception {
-    for (String host : HOSTS) {
-      ranks.add(ChildJvm.start(Map.of("NCCL4J_HOSTID", host), RankMain.class));
+    if (!areFree) {
+      end();
+      for (String host : HOSTS) {
+        RANKS.add(start(host));
+      }
+      for (ChildJvm rank : RANKS) {
+        rank.expect("ready");
+      }
     }
-    for (ChildJvm rank : ranks) {
-      rank.expect("ready");
-    }
+    areFree = false;
   }
 
-  @AfterEach
-  void end() {
-    ranks.forEach(ChildJvm::close);
+  private static ChildJvm start(String host) {
+    return ChildJvm.start(Map.of("NCCL4J_HOSTID", host), RankMain.class);
+  }
+
+  @AfterAll
+  static void end() {
+    RANKS.forEach(ChildJvm::close);
+    RANKS.clear();
+  }
+
+  /** Closes the communicator of all, so that the next test has them. */
+  private void leave() throws Exception {
+    tell("close");
+    answers("closed");
+    areFree = true;
   }
 
   private void join() throws Exception {
     UniqueId id = UniqueId.create(Backend.HOST, UniqueId.Reach.NETWORK);
-    for (int rank = 0; rank < ranks.size(); rank++) {
-      ranks.get(rank).tell("join " + id + " " + ranks.size() + " " + rank);
+    for (int rank = 0; rank < RANKS.size(); rank++) {
+      RANKS.get(rank).tell("join " + id + " " + RANKS.size() + " " + rank);
     }
     answers("joined");
   }
 
   private void tell(String command) throws Exception {
-    for (ChildJvm rank : ranks) {
+    for (ChildJvm rank : RANKS) {
       rank.tell(command);
     }
   }
 
   private List<String> answers(String prefix) throws Exception {
     List<String> answers = new ArrayList<>();
-    for (ChildJvm rank : ranks) {
+    for (ChildJvm rank : RANKS) {
       answers.add(rank.expect(prefix));
     }
     return answers;
@@ -77,18 +96,23 @@ class HostsTest {
     tell("loop " + count);
     answers("looping");
     long start = System.nanoTime();
-    ranks.get(victim).kill();
-    for (int rank = 0; rank < ranks.size(); rank++) {
+    RANKS.get(victim).kill();
+    for (int rank = 0; rank < RANKS.size(); rank++) {
       if (rank == victim) {
         continue;
       }
-      String[] words = ranks.get(rank).expect("failed").split(" ", 4);
+      String[] words = RANKS.get(rank).expect("failed").split(" ", 4);
       String all = "rank " + rank + ": " + String.join(" ", words);
       assertEquals("PeerFailedException", words[1], all);
       assertEquals(Integer.toString(victim), words[2], all);
       double millis = (Long.parseLong(words[0]) - start) / 1e6;
       assertTrue(millis < WORST_MILLIS, all + ": " + millis + " ms");
     }
+    ChildJvm killed = RANKS.remove(victim);
+    leave();
+    killed.close();
+    RANKS.add(victim, start(HOSTS.get(victim)));
+    RANKS.get(victim).expect("ready");
   }
 
   @Test
@@ -106,6 +130,7 @@ class HostsTest {
       assertEquals(2, answer.split("network=netty \\(TCP\\)", -1).length - 1, answer);
       assertTrue(answer.endsWith("network=, networkInterface=, address=]"), answer);
     }
+    leave();
   }
 
   @Test
@@ -117,6 +142,7 @@ class HostsTest {
     }
     tell("splits 5");
     answers("split");
+    leave();
   }
 
   @Test
@@ -125,15 +151,14 @@ class HostsTest {
       join();
       tell("trials 1000 1");
       answers("agreed");
-      tell("close");
-      answers("closed");
+      leave();
       if (round == 1) {
         tell("held");
         answers("held");
       }
     }
     tell("same");
-    for (ChildJvm rank : ranks) {
+    for (ChildJvm rank : RANKS) {
       String answer = rank.expectAny("same", "more");
       assertTrue(answer.startsWith("same"), answer);
     }

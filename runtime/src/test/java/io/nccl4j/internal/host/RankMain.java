@@ -13,9 +13,11 @@ import io.nccl4j.Launch;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.SpanRanks;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.WarmUp;
+import io.nccl4j.internal.net.NetworkConfig;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -208,6 +210,22 @@ final class RankMain {
       if (zero.nranks() != other.nranks()) {
         throw new AssertionError("other sizes");
       }
+    }
+    try (Communicators ranks =
+        SpanRanks.join(
+            new int[] {0, 1},
+            HostRanks.patient().build(),
+            SpanRanks.network("netty", NetworkConfig.Security.AUTH))) {
+      ranks.run(
+          c -> {
+            try (Stream stream = c.device().newStream()) {
+              System.out.println("agreed " + trials(c, stream, 1000, 1));
+            }
+          });
+    } catch (NcclException e) {
+      throw e;
+    } catch (Exception e) {
+      throw new AssertionError(e);
     }
   }
 

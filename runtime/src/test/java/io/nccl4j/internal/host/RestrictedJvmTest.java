@@ -34,7 +34,6 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 
 /** Virtual machines without native access, and without vectors, in child processes. */
-@Tag("parallel")
 @Tag("process")
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class RestrictedJvmTest {

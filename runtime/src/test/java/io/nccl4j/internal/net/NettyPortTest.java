@@ -122,6 +122,47 @@ class NettyPortTest extends PortContract {
     }
   }
 
+  /**
+   * A port that closes with data unread resets its connections. Whoever was writing to it hears
+   * what it said before, all the same.
+   */
+  @Test
+  void whatWasSaidBeforeAConnectionBrokeIsHeard() {
+    int bytes = 8 << 20;
+    for (int round = 0; round < 10; round++) {
+      try (Network network = open();
+          Port here = network.newPort();
+          Port there = network.newPort();
+          Arena arena = Arena.ofConfined()) {
+        here.addPeer(0, there.address());
+        there.addPeer(0, here.address());
+        MemorySegment memory = arena.allocate(bytes);
+        here.post(0, SMALL, memory, 0, 8);
+        boolean[] isThere = new boolean[1];
+        pollUntil(
+            () -> {
+              there.poll((peer, tag, m, offset, length) -> isThere[0] = true);
+              return isThere[0];
+            },
+            here);
+        here.send(0, DATA, memory, 0, bytes);
+        int ignored = here.poll((peer, tag, m, offset, length) -> {});
+        there.post(0, SMALL, memory, 0, 8);
+        ignored = there.poll((peer, tag, m, offset, length) -> {});
+        there.abort();
+        // More than the system takes: this is a write to what is gone.
+        boolean[] isHeard = new boolean[1];
+        here.post(0, SMALL, memory, 0, 8);
+        pollUntil(
+            () -> {
+              int moved = here.poll((peer, tag, m, offset, length) -> isHeard[0] = true);
+              return moved >= 0 && here.failures() == 1;
+            });
+        assertTrue(isHeard[0], "round " + round + ": " + here.error(0));
+      }
+    }
+  }
+
   @Test
   void portsOfAnotherJobAreStrangers() {
     try (Network ours = open();

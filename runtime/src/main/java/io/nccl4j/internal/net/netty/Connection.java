@@ -11,6 +11,7 @@ import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.nio.NioChannelOption;
+import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.net.SocketOption;
 import java.nio.ByteBuffer;
@@ -18,6 +19,7 @@ import java.util.Arrays;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
+import javax.net.ssl.SSLException;
 import jdk.net.ExtendedSocketOptions;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -66,6 +68,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private Stage stage;
   private boolean hasLeft;
   private boolean isUnflushed;
+
+  /** Why nothing can be sent or received any more. */
+  private @Nullable String broken;
 
   /**
    * A connection that has said nothing yet.
@@ -391,20 +396,30 @@ final class Connection extends ChannelInboundHandlerAdapter {
   @Override
   public void channelInactive(ChannelHandlerContext context) {
     Peer watched = peer;
-    if (watched != null && watches()) {
+    if (watched != null && watches() && broken == null) {
       // Its port has closed, or its process died. What else it sent may still come.
       endWatch(watched);
       return;
     }
-    lose("its connection has ended: its process died, or its machine is out of reach");
+    lose(
+        broken != null
+            ? broken
+            : "its connection has ended: its process died, or its machine is out of reach");
   }
 
   @Override
   @SuppressWarnings("deprecation") // Of a handler in general, not of one for what comes.
   public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
-    lose(
+    String why =
         (watches() ? "its machine is out of reach: " : "its connection is broken: ")
-            + cause.getMessage());
+            + cause.getMessage();
+    if (cause instanceof IOException && !(cause instanceof SSLException)) {
+      // Perhaps it cannot be written to. What the other end sent before that is read all the same,
+      // since it may say why; the channel becomes inactive then.
+      broken = broken == null ? why : broken;
+    } else {
+      lose(why);
+    }
   }
 
   private void endWatch(Peer watched) {

@@ -125,6 +125,8 @@ final class NettyPort implements Port {
     TlsStream tls = identity == null ? null : new TlsStream(identity.engine(to != null));
     Connection connection = new Connection(this, channel, config, tls, to);
     channel.config().setOption(ChannelOption.TCP_NODELAY, true);
+    // What has come is read before the connection is given up.
+    channel.config().setOption(ChannelOption.AUTO_CLOSE, false);
     channel.config().setAllocator(PooledByteBufAllocator.DEFAULT);
     if (tls == null) {
       channel.config().setRecvByteBufAllocator(connection.destination());
