@@ -4,9 +4,11 @@ import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.internal.machine.ProcessFiles;
+import java.util.List;
 
 /**
  * Why the process that created a unique id cannot be reached, or does not serve a rank, in words.
@@ -75,7 +77,8 @@ final class AbsentCreator {
               + " rank used it in time",
           id.orOld("create a new one for each communicator"));
     }
-    return new SystemErrorException(
+    return new PeerFailedException(
+        List.of(),
         "process " + creator.pid() + " that created the unique id is gone",
         id.orOld("keep it alive until all ranks have joined"));
   }
@@ -84,7 +87,8 @@ final class AbsentCreator {
   static NcclException gone(RendezvousId id) {
     Place creator = id.place();
     boolean alive = Place.HERE.samePids(creator) && lives(creator);
-    return new SystemErrorException(
+    return new PeerFailedException(
+        List.of(),
         "process "
             + creator.pid()
             + ", which created the unique id, "

@@ -12,20 +12,26 @@ import io.nccl4j.internal.spi.Failures;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.List;
+import java.util.stream.IntStream;
 
 /**
  * Why a rendezvous came to nothing, in a form that can be told to all its ranks.
  *
  * @param kind class of cause
- * @param rank the rank that is the cause, or -1
+ * @param ranks the ranks that are the cause; empty if none is
  * @param message what was wrong
  * @param remedy what to do, or an empty string
  */
-record Failure(Kind kind, int rank, String message, String remedy) {
+record Failure(Kind kind, List<Integer> ranks, String message, String remedy) {
   private static final int MAX_TEXT_BYTES = 2048;
 
+  /** More ranks are not listed; the text counts them. */
+  private static final int MAX_LISTED = 512;
+
   /** Most bytes of an encoded failure. */
-  static final int MAX_BYTES = 2 + Integer.BYTES + 2 * (Short.BYTES + MAX_TEXT_BYTES);
+  static final int MAX_BYTES =
+      2 + Short.BYTES + MAX_LISTED * Integer.BYTES + 2 * (Short.BYTES + MAX_TEXT_BYTES);
 
   /** Class of cause; the ordinal goes over the wire. */
   enum Kind {
@@ -34,6 +40,20 @@ record Failure(Kind kind, int rank, String message, String remedy) {
     SYSTEM,
     BACKEND,
     PEER
+  }
+
+  Failure {
+    ranks = ranks.stream().limit(MAX_LISTED).toList();
+  }
+
+  /** One rank is the cause, or none if it is -1. */
+  Failure(Kind kind, int rank, String message, String remedy) {
+    this(kind, rank < 0 ? List.of() : List.of(rank), message, remedy);
+  }
+
+  /** The first rank that is the cause, or -1. */
+  int rank() {
+    return ranks.isEmpty() ? -1 : ranks.getFirst();
   }
 
   static Failure usage(int rank, String message, String remedy) {
@@ -87,23 +107,30 @@ record Failure(Kind kind, int rank, String message, String remedy) {
   /** A new exception that says this. */
   NcclException toException() {
     return switch (kind) {
-      case DEADLINE -> new DeadlineException(message, remedy);
+      case DEADLINE -> new DeadlineException(message, remedy, ranks);
       case USAGE -> new InvalidUsageException(message, remedy);
       case SYSTEM -> new SystemErrorException(message, remedy);
       case BACKEND -> new BackendUnavailableException(message, remedy);
-      case PEER -> new PeerFailedException(rank, message, remedy);
+      case PEER -> new PeerFailedException(ranks, message, remedy);
     };
   }
 
   byte[] encode() {
     byte[] messageBytes = text(message);
     byte[] remedyBytes = text(remedy);
-    return ByteBuffer.allocate(
-            2 + Integer.BYTES + 2 * Short.BYTES + messageBytes.length + remedyBytes.length)
-        .put(Answer.FAILED)
-        .put((byte) kind.ordinal())
-        .putInt(rank)
-        .putShort((short) messageBytes.length)
+    ByteBuffer out =
+        ByteBuffer.allocate(
+                2
+                    + Short.BYTES
+                    + ranks.size() * Integer.BYTES
+                    + 2 * Short.BYTES
+                    + messageBytes.length
+                    + remedyBytes.length)
+            .put(Answer.FAILED)
+            .put((byte) kind.ordinal())
+            .putShort((short) ranks.size());
+    ranks.forEach(out::putInt);
+    return out.putShort((short) messageBytes.length)
         .put(messageBytes)
         .putShort((short) remedyBytes.length)
         .put(remedyBytes)
@@ -122,8 +149,12 @@ record Failure(Kind kind, int rank, String message, String remedy) {
   /** Reads what follows {@link Answer#FAILED}; throws RuntimeException if it is malformed. */
   static Failure decode(ByteBuffer in) {
     Kind kind = Kind.values()[in.get()];
-    int rank = in.getInt();
-    return new Failure(kind, rank, text(in), text(in));
+    int count = in.getShort();
+    if (count < 0 || count > MAX_LISTED) {
+      throw new IllegalArgumentException(count + " ranks");
+    }
+    List<Integer> ranks = IntStream.range(0, count).mapToObj(i -> in.getInt()).toList();
+    return new Failure(kind, ranks, text(in), text(in));
   }
 
   private static byte[] text(String text) {

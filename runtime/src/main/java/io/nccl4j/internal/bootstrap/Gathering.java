@@ -198,15 +198,20 @@ final class Gathering {
     fail(
         new Failure(
             Failure.Kind.DEADLINE,
-            seat.rank(),
+            missing().stream().boxed().toList(),
             attendance() + ", and rank " + seat.rank() + " waited " + deadline,
             "look for the cause where they run, or allow more time: init-timeout,"
                 + " NCCL4J_INIT_TIMEOUT"));
   }
 
-  private synchronized String attendance() {
+  private synchronized BitSet missing() {
     BitSet missing = (BitSet) (decision == null ? arrived : ready).clone();
     missing.flip(0, seats.length);
+    return missing;
+  }
+
+  private synchronized String attendance() {
+    BitSet missing = missing();
     if (decision != null) {
       return "all "
           + seats.length

@@ -350,7 +350,8 @@ public final class NetworkMeeting implements AutoCloseable {
 
   private NcclException lost(IOException e) {
     String what = e instanceof EOFException ? "it ended" : e.getMessage();
-    return new SystemErrorException(
+    return new PeerFailedException(
+            List.of(),
             "rank " + rank + " has lost the rendezvous at " + id.where() + ": " + what,
             "see how the process of rank 0 there ended")
         .causedBy(e);

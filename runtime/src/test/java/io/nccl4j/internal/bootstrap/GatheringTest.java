@@ -85,6 +85,9 @@ class GatheringTest {
     ByteBuffer encoded = ByteBuffer.wrap(failure.encode());
     assertEquals(Answer.FAILED, encoded.get());
     assertEquals(failure, Failure.decode(encoded));
+    Failure late = new Failure(Failure.Kind.DEADLINE, List.of(1, 4, 6), "they are late", "");
+    assertEquals(late, Failure.decodeWhole(late.encode()));
+    assertEquals(List.of(1, 4, 6), late.toException().failedRanks());
     Failure longOne = new Failure(Failure.Kind.USAGE, -1, "x".repeat(100_000), "");
     encoded = ByteBuffer.wrap(longOne.encode());
     encoded.get();

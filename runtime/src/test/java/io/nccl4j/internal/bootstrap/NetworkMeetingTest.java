@@ -349,7 +349,9 @@ class NetworkMeetingTest {
     long start = System.nanoTime();
     String[] parts = {"2 of 4 ranks joined: ranks 0, 2 did, ranks 1, 3 did not", "waited 300 ms"};
     contains(assertThrows(DeadlineException.class, () -> meet(id, 2, 4, SOON)), parts);
-    contains(failure(DeadlineException.class, patient), parts);
+    DeadlineException late = failure(DeadlineException.class, patient);
+    contains(late, parts);
+    assertEquals(List.of(1, 3), late.failedRanks());
     assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(3));
   }
 
@@ -402,7 +404,7 @@ class NetworkMeetingTest {
     assertEquals(1, heard.rank());
     contains(heard, "rank 1", "it died or gave up");
     if (!hasTable) {
-      failure(SystemErrorException.class, join);
+      failure(PeerFailedException.class, join);
     }
   }
 
@@ -436,7 +438,7 @@ class NetworkMeetingTest {
     server.stop();
     Rank<List<byte[]>> share = Rank.start(() -> meeting.share(new byte[0])).await("answer");
     server.kill();
-    contains(failure(SystemErrorException.class, share), "rank 1 has lost the rendezvous at");
+    contains(failure(PeerFailedException.class, share), "rank 1 has lost the rendezvous at");
     // Its end closes the connections first; then others may take the port at once.
     server.await();
     NetworkId next = at(id.address().getPort(), "next");

@@ -351,10 +351,10 @@ class RendezvousTest {
       sleep(1);
     }
     creator.kill();
-    contains(failure(SystemErrorException.class, waiting), "process " + creator.pid(), "died");
+    contains(failure(PeerFailedException.class, waiting), "process " + creator.pid(), "died");
     creator.await();
     contains(
-        assertThrows(SystemErrorException.class, () -> heap.join(id, 1, 2, LONG)),
+        assertThrows(PeerFailedException.class, () -> heap.join(id, 1, 2, LONG)),
         "process " + creator.pid(),
         "is gone");
   }
@@ -472,8 +472,11 @@ class RendezvousTest {
     ChildJvm child = joiners(id, 4, 30_000, 3);
     awaitConnected(child);
     long start = System.nanoTime();
+    DeadlineException late =
+        assertThrows(DeadlineException.class, () -> heap.join(id, 1, 4, Duration.ofMillis(200)));
+    assertEquals(List.of(0, 2), late.failedRanks());
     contains(
-        assertThrows(DeadlineException.class, () -> heap.join(id, 1, 4, Duration.ofMillis(200))),
+        late,
         "2 of 4 ranks joined",
         "ranks 1, 3 did",
         "ranks 0, 2 did not",
@@ -489,7 +492,9 @@ class RendezvousTest {
     ChildJvm child = joiners(id, 3, 1_000, 2);
     String[] parts = {"ranks 0, 2 did", "rank 1 did not", "rank 2 waited"};
     contains(child.expect("failed DeadlineException"), parts);
-    contains(failure(DeadlineException.class, rank0), parts);
+    DeadlineException late = failure(DeadlineException.class, rank0);
+    contains(late, parts);
+    assertEquals(List.of(1), late.failedRanks());
   }
 
   @Test

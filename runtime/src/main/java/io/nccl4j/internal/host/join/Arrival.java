@@ -8,7 +8,10 @@ import io.nccl4j.internal.bootstrap.Member;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.life.LocalPart;
+import java.util.List;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 /** Waits until all ranks of a communicator have attached to its control block. */
 public final class Arrival {
@@ -36,7 +39,8 @@ public final class Arrival {
                   + ": "
                   + missing(place)
                   + " did not attach before the init timeout",
-              "check whether those processes hang; init-timeout sets the deadline");
+              "check whether those processes hang; init-timeout sets the deadline",
+              missingRanks(place));
         }
         if (++sleeps % SLEEPS_PER_LOOK == 0) {
           NcclException never = isGone(part, k) ? died(place, k) : place.whyNever().apply(k);
@@ -104,13 +108,14 @@ public final class Arrival {
   }
 
   private static String missing(Place<?> place) {
+    return missingRanks(place).stream().map(k -> "rank " + k).collect(Collectors.joining(", "));
+  }
+
+  private static List<Integer> missingRanks(Place<?> place) {
     ControlBlock control = place.part().control();
-    StringBuilder text = new StringBuilder();
-    for (int k : place.part().here()) {
-      if (RankState.code(control.getAcquire(control.state(k))) == 0) {
-        text.append(text.isEmpty() ? "rank " : ", rank ").append(k);
-      }
-    }
-    return text.toString();
+    return IntStream.of(place.part().here())
+        .filter(k -> RankState.code(control.getAcquire(control.state(k))) == 0)
+        .boxed()
+        .toList();
   }
 }
