@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.List;
+
 /**
  * A snapshot of what one rank of a communicator has submitted since it was created, and of how full
  * its work FIFO is. Each number is exact, but they are read one after the other while work goes on.
@@ -21,6 +23,7 @@ package io.nccl4j;
  * @param fifoFull how often a caller had to wait because the FIFO was full
  * @param fifoWaitNanos time that callers waited for room in the FIFO, in ns; only waits that have
  *     ended
+ * @param operations each operation that was submitted, in a fixed order
  */
 public record CommunicatorCounters(
     long collectives,
@@ -33,4 +36,22 @@ public record CommunicatorCounters(
     long fifoOccupiedBytes,
     long fifoHighWaterBytes,
     long fifoFull,
-    long fifoWaitNanos) {}
+    long fifoWaitNanos,
+    List<OperationCounters> operations) {
+  /** Copies the list. */
+  public CommunicatorCounters {
+    operations = List.copyOf(operations);
+  }
+
+  /**
+   * One operation; all zero if it was never submitted.
+   *
+   * @param operation the name of its method, such as {@code allReduce}
+   */
+  public OperationCounters operation(String operation) {
+    return operations.stream()
+        .filter(counters -> counters.operation().equals(operation))
+        .findFirst()
+        .orElseGet(() -> new OperationCounters(operation, 0, 0, 0, 0, 0, 0));
+  }
+}

@@ -69,7 +69,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   private final AtomicLong fifoWaitNanos = new AtomicLong();
 
   private HostCommunicator(Place<HostWork> place) {
-    super(place.rank(), place.part().nranks(), place.device(), place.provisions().fifo());
+    super(
+        place.name(),
+        place.rank(),
+        place.part().nranks(),
+        place.device(),
+        place.config(),
+        place.provisions().fifo());
     Provisions<HostWork> provisions = place.provisions();
     name = place.name();
     part = place.part();
@@ -119,6 +125,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     LiveRanks.add(health);
     ProcessMemory.self().add(this);
     Progress.setRanks(LiveRanks.most());
+    if (failureNotice().isAwaited()) {
+      Progress.watch();
+    }
     ((HostDevice) device()).ranks().add(own);
     control.setRelease(control.state(rank()), RankState.of(RankState.ALIVE, 0, 0));
   }
@@ -325,7 +334,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         fifo().takenBytes(),
         fifo().highWaterBytes(),
         fifoFull.get(),
-        fifoWaitNanos.get());
+        fifoWaitNanos.get(),
+        operationCounters());
   }
 
   @Override
@@ -359,7 +369,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   }
 
   @Override
-  public @Nullable HostCommunicator split(
+  protected @Nullable HostCommunicator divide(
       int color, int key, @Nullable CommunicatorConfig childConfig) {
     requireReady();
     MemoryBook.Account of = ((HostDevice) device()).account();
@@ -382,6 +392,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         health.close();
         endArrays();
         depart();
+        ended();
         if (contradiction != null) {
           throw contradiction;
         }

@@ -4,6 +4,8 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.observe.OperationTimer;
+import io.nccl4j.internal.observe.Recorder;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.operation.Signature;
@@ -97,6 +99,12 @@ public abstract class Work {
 
   private final boolean captured;
 
+  /** Its clock while somebody observes it. */
+  private @Nullable OperationTimer timer;
+
+  /** The clock of the last time that somebody did. */
+  private @Nullable OperationTimer idleTimer;
+
   /**
    * A work of a FIFO or of a graph.
    *
@@ -167,6 +175,9 @@ public abstract class Work {
   public final void free() {
     if (captured) {
       return;
+    }
+    if (timer != null) {
+      stopTimer();
     }
     if (send != null) {
       send = null;
@@ -247,4 +258,89 @@ public abstract class Work {
     }
     return operation.hasCommonCounts() ? Signature.ofCounts(commonCounts(), nranks) : 0;
   }
+
+  /**
+   * Bytes of this rank's buffers: the larger of what it sends and what it receives.
+   *
+   * @param rank this one
+   */
+  final long bytes(int rank, int nranks) {
+    long sent = sends(rank) ? elements(operation.sent(), sendCounts, nranks) : 0;
+    long received = receives(rank) ? elements(operation.received(), recvCounts, nranks) : 0;
+    return Math.max(sent, received) * type.byteSize();
+  }
+
+  private long elements(Shape shape, long[] counts, int nranks) {
+    return switch (shape) {
+      case NOTHING -> 0;
+      case ONE -> count;
+      case EACH -> count * nranks;
+      case VARYING -> {
+        long sum = 0;
+        for (long one : counts) {
+          sum += one;
+        }
+        yield sum;
+      }
+    };
+  }
+
+  // ---- for observers
+
+  /** It is submitted now, and somebody observes it. */
+  final void startTimer() {
+    wantTimer().begin();
+  }
+
+  private OperationTimer wantTimer() {
+    OperationTimer wanted = timer;
+    if (wanted == null) {
+      wanted = idleTimer;
+      if (wanted == null) {
+        wanted = new OperationTimer(new ObservedWork(this));
+        idleTimer = wanted;
+      }
+      timer = wanted;
+    }
+    return wanted;
+  }
+
+  private void stopTimer() {
+    OperationTimer stopped = timer;
+    timer = null;
+    if (stopped != null) {
+      stopped.end(((ScheduledCommunicator<?>) owner()).tally());
+    }
+  }
+
+  /** All that it waited for is there; by its driver. */
+  public final void met() {
+    OperationTimer running = timer;
+    if (running != null) {
+      running.met();
+    }
+  }
+
+  /** It ends without success; by its driver, before it is given back. */
+  public final void broken() {
+    OperationTimer running = timer;
+    if (running != null) {
+      running.broken();
+    }
+  }
+
+  /** Whoever waits for it has found again that it is not complete. */
+  public final void waiting() {
+    if (Recorder.HERE.wantsStalls()) {
+      wantTimer().waiting();
+    }
+  }
+
+  /** How it is carried out, once that is known; empty if the backend does not tell. */
+  protected String protocol() {
+    return "";
+  }
+
+  /** Whom or what it waits for, in words. */
+  protected abstract String awaited();
 }

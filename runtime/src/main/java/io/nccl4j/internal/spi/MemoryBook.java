@@ -1,5 +1,6 @@
 package io.nccl4j.internal.spi;
 
+import io.nccl4j.internal.observe.Recorder;
 import io.nccl4j.memory.MemoryPlace;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
@@ -76,6 +77,9 @@ public final class MemoryBook {
 
     /** Books an allocation. */
     public Booking book(MemoryPurpose purpose, MemoryPlace place, long bytes) {
+      if (Recorder.HERE.wantsAllocations()) {
+        Recorder.HERE.allocated(owner, purpose.label(), place.label(), bytes);
+      }
       synchronized (MemoryBook.this) {
         Booking booking = new Booking(this, new Kind(purpose, place));
         bookings++;
@@ -145,6 +149,10 @@ public final class MemoryBook {
     public void resize(long newBytes) {
       synchronized (MemoryBook.this) {
         requireOpen();
+        if (newBytes > bytes && Recorder.HERE.wantsAllocations()) {
+          Recorder.HERE.allocated(
+              account.owner, kind.purpose.label(), kind.place.label(), newBytes - bytes);
+        }
         set(newBytes);
       }
     }

@@ -15,6 +15,7 @@ import io.nccl4j.Group;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.schedule.Work;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -34,7 +35,8 @@ class CountersTest {
   void aNewCommunicatorHasDoneNothing() {
     try (HostRanks ranks = new HostRanks(2, 64)) {
       assertEquals(
-          new CommunicatorCounters(0, 0, 0, 0, 0, 0, 1 << 20, 0, 0, 0, 0), counters(ranks, 0));
+          new CommunicatorCounters(0, 0, 0, 0, 0, 0, 1 << 20, 0, 0, 0, 0, List.of()),
+          counters(ranks, 0));
     }
   }
 

@@ -1,0 +1,110 @@
+package io.nccl4j.internal.observe;
+
+import io.nccl4j.internal.observe.Recorder.OperationEvent;
+import io.nccl4j.internal.observe.Recorder.StallEvent;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The clock of one operation that somebody observes: when it was submitted, could be carried out,
+ * and has ended; and how long it has been waited for. It belongs to the operation's place in the
+ * FIFO and is used again, so that timing allocates nothing once each place was used.
+ *
+ * <p>Begun by the submitting thread; the rest by whoever drives the operation.
+ */
+public final class OperationTimer {
+  private static final long UNKNOWN = Long.MIN_VALUE;
+
+  private final Observed operation;
+  private @Nullable OperationEvent collective;
+  private @Nullable OperationEvent message;
+
+  /** Null if no event is wanted. */
+  private @Nullable OperationEvent event;
+
+  private long submitted;
+  private long waited;
+  private boolean isTimed;
+  private boolean isBroken;
+
+  private @Nullable StallEvent stall;
+  private long stalledSequence;
+  private long stalledSince;
+  private long nextLook;
+
+  /** A clock that stands. */
+  public OperationTimer(Observed operation) {
+    this.operation = operation;
+  }
+
+  /** The operation is submitted now. */
+  public void begin() {
+    isTimed = true;
+    isBroken = false;
+    waited = UNKNOWN;
+    stall = null;
+    event = wantedEvent();
+    if (event != null) {
+      event.submitted();
+    }
+    submitted = System.nanoTime();
+  }
+
+  private @Nullable OperationEvent wantedEvent() {
+    boolean isCollective = operation.isCollective();
+    if (isCollective ? !Recorder.HERE.wantsCollectives() : !Recorder.HERE.wantsMessages()) {
+      return null;
+    }
+    OperationEvent known = isCollective ? collective : message;
+    if (known == null) {
+      known = Recorder.HERE.newOperation(isCollective);
+      if (isCollective) {
+        collective = known;
+      } else {
+        message = known;
+      }
+    }
+    return known;
+  }
+
+  /** It can be carried out from now on: all that it waited for is there. */
+  public void met() {
+    if (isTimed && waited == UNKNOWN) {
+      waited = System.nanoTime() - submitted;
+    }
+  }
+
+  /** It will not succeed. */
+  public void broken() {
+    isBroken = true;
+  }
+
+  /** It has ended. */
+  public void end(OperationTally tally) {
+    stall = null;
+    if (!isTimed) {
+      return;
+    }
+    isTimed = false;
+    if (!isBroken) {
+      tally.time(operation.kind(), System.nanoTime() - submitted, waited);
+    }
+    if (event != null) {
+      event.ended(operation, waited, !isBroken);
+    }
+  }
+
+  /** It is being waited for; looks whether that lasts. Called again and again. */
+  public void waiting() {
+    long now = System.nanoTime();
+    StallEvent known = stall;
+    if (known == null || stalledSequence != operation.sequence()) {
+      stall = Recorder.HERE.newStall();
+      stalledSequence = operation.sequence();
+      stalledSince = now;
+      nextLook = 0;
+    } else if (now - stalledSince >= nextLook && known.look(operation, now - stalledSince)) {
+      // A wait that goes on is told of whenever it is twice as long.
+      nextLook = 2 * (now - stalledSince);
+    }
+  }
+}
