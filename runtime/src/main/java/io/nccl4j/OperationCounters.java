@@ -5,8 +5,8 @@ package io.nccl4j;
  * CommunicatorCounters#operations()}.
  *
  * <p>Calls and bytes are always counted, those of graphs at each launch. Times are counted while
- * {@link CommunicatorConfig#timesOperations()} is on, or a flight recording wants the operation's
- * events; not for operations in graphs. Their mean is {@code timeNanos / timedCalls}.
+ * {@link CommunicatorConfig#timesOperations()} is on, or a flight recording has events of
+ * operations; not for operations in graphs. Their mean is {@code timeNanos / timedCalls}.
  *
  * @param operation the name of its method, such as {@code allReduce}
  * @param calls how often it was submitted

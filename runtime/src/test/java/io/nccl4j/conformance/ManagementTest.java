@@ -81,8 +81,7 @@ class ManagementTest {
 
   @Test
   void aFailureIsShownWithoutTellingTheProgram() throws Exception {
-    CommunicatorConfig failing =
-        SHOWN.toBuilder().operationTimeout(Duration.ofMillis(200)).build();
+    CommunicatorConfig failing = SHOWN.toBuilder().operationTimeout(Duration.ofMillis(200)).build();
     try (Ranks ranks = new Ranks(2, failing)) {
       ranks.sum(0, 1);
       assertThrows(NcclException.class, ranks.streams.get(0)::synchronize);

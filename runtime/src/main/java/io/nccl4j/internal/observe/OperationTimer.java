@@ -51,7 +51,7 @@ public final class OperationTimer {
 
   private @Nullable OperationEvent wantedEvent() {
     boolean isCollective = operation.isCollective();
-    if (isCollective ? !Recorder.HERE.wantsCollectives() : !Recorder.HERE.wantsMessages()) {
+    if (!Recorder.HERE.wants(isCollective)) {
       return null;
     }
     OperationEvent known = isCollective ? collective : message;

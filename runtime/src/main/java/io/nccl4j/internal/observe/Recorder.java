@@ -51,13 +51,13 @@ public interface Recorder {
     void ended(String failure);
   }
 
-  /** Whether events of collectives are wanted. */
-  default boolean wantsCollectives() {
+  /** Whether events of any operations are wanted. */
+  default boolean wantsOperations() {
     return false;
   }
 
-  /** Whether events of sends, receives and one-sided operations are wanted. */
-  default boolean wantsMessages() {
+  /** Whether events are wanted of collectives; otherwise, of sends, receives and the like. */
+  default boolean wants(boolean isCollective) {
     return false;
   }
 

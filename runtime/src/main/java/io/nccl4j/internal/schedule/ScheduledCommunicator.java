@@ -207,13 +207,9 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   final void submit(W work) {
     assign(work);
     tally.count(work.operation.number(), 1, work.bytes(rank, nranks));
-    if (timesOperations || isRecorded(work)) {
+    if (timesOperations || Recorder.HERE.wantsOperations()) {
       work.startTimer();
     }
-  }
-
-  private static boolean isRecorded(Work work) {
-    return work.isCollective() ? Recorder.HERE.wantsCollectives() : Recorder.HERE.wantsMessages();
   }
 
   /** Whether this backend made the buffer. */
@@ -726,7 +722,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
       group.requireRoom(this, fifo.planLimit());
     }
     W work = stream.isCapturing() ? newCapturedWork() : takeFromFifo();
-    work.set(operation, type, op, root, stream);
+    work.set(operation, type, op, root, stream, rank, nranks);
     work.count = count;
     work.send = source;
     work.recv = target;

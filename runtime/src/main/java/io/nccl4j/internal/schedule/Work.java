@@ -82,6 +82,9 @@ public abstract class Work {
 
   private long code;
 
+  /** Bytes of this rank's buffers for each of {@link #count}; −1 if blocks have counts. */
+  private long bytesPerCount = -1;
+
   /** What the ranks compare. */
   public int signature;
 
@@ -150,7 +153,9 @@ public abstract class Work {
       DataType newType,
       ReduceOp newOp,
       int newRoot,
-      EngineStream newStream) {
+      EngineStream newStream,
+      int rank,
+      int nranks) {
     if (stream != newStream) {
       stream = newStream;
     }
@@ -162,6 +167,7 @@ public abstract class Work {
     op = newOp;
     root = newRoot;
     encode();
+    bytesPerCount = operation.varies() ? -1 : bytesOf(1, rank, nranks);
   }
 
   final void take() {
@@ -265,16 +271,20 @@ public abstract class Work {
    * @param rank this one
    */
   final long bytes(int rank, int nranks) {
-    long sent = sends(rank) ? elements(operation.sent(), sendCounts, nranks) : 0;
-    long received = receives(rank) ? elements(operation.received(), recvCounts, nranks) : 0;
+    return bytesPerCount >= 0 ? count * bytesPerCount : bytesOf(count, rank, nranks);
+  }
+
+  private long bytesOf(long own, int rank, int nranks) {
+    long sent = sends(rank) ? elements(operation.sent(), own, sendCounts, nranks) : 0;
+    long received = receives(rank) ? elements(operation.received(), own, recvCounts, nranks) : 0;
     return Math.max(sent, received) * type.byteSize();
   }
 
-  private long elements(Shape shape, long[] counts, int nranks) {
+  private static long elements(Shape shape, long own, long[] counts, int nranks) {
     return switch (shape) {
       case NOTHING -> 0;
-      case ONE -> count;
-      case EACH -> count * nranks;
+      case ONE -> own;
+      case EACH -> own * nranks;
       case VARYING -> {
         long sum = 0;
         for (long one : counts) {

@@ -26,13 +26,13 @@ public final class FlightRecording implements Recorder {
   // ---- operations
 
   @Override
-  public boolean wantsCollectives() {
-    return COLLECTIVE.isEnabled();
+  public boolean wantsOperations() {
+    return COLLECTIVE.isEnabled() || MESSAGE.isEnabled();
   }
 
   @Override
-  public boolean wantsMessages() {
-    return MESSAGE.isEnabled();
+  public boolean wants(boolean isCollective) {
+    return isCollective ? COLLECTIVE.isEnabled() : MESSAGE.isEnabled();
   }
 
   @Override
