@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import java.util.List;
+import java.util.stream.Collectors;
 
 /**
  * A snapshot of what one rank of a communicator has submitted since it was created, and of how full
@@ -23,7 +24,7 @@ import java.util.List;
  * @param fifoFull how often a caller had to wait because the FIFO was full
  * @param fifoWaitNanos time that callers waited for room in the FIFO, in ns; only waits that have
  *     ended
- * @param operations each operation that was submitted, in a fixed order
+ * @param operations each operation, in a fixed order
  */
 public record CommunicatorCounters(
     long collectives,
@@ -44,14 +45,22 @@ public record CommunicatorCounters(
   }
 
   /**
-   * One operation; all zero if it was never submitted.
+   * One operation.
    *
    * @param operation the name of its method, such as {@code allReduce}
+   * @throws InvalidArgumentException if there is no such operation
    */
   public OperationCounters operation(String operation) {
     return operations.stream()
         .filter(counters -> counters.operation().equals(operation))
         .findFirst()
-        .orElseGet(() -> new OperationCounters(operation, 0, 0, 0, 0, 0, 0));
+        .orElseThrow(
+            () ->
+                new InvalidArgumentException(
+                    "there is no operation '" + operation + "'",
+                    "use one of "
+                        + operations.stream()
+                            .map(OperationCounters::operation)
+                            .collect(Collectors.joining(", "))));
   }
 }

@@ -390,9 +390,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         NcclException contradiction = own.compareFinally();
         own.leaveOthers();
         health.close();
+        ended();
         endArrays();
         depart();
-        ended();
         if (contradiction != null) {
           throw contradiction;
         }

@@ -2,7 +2,6 @@ package io.nccl4j.internal.observe;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
-import io.nccl4j.memory.MemoryReport;
 import java.util.function.Supplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -14,12 +13,8 @@ public interface Beans {
    * What a bean shows besides what any thread may ask a communicator.
    *
    * @param failure why it failed, without telling the program; null if it has not
-   * @param memory what it has taken
    */
-  record Source(
-      Communicator communicator,
-      Supplier<@Nullable NcclException> failure,
-      Supplier<MemoryReport> memory) {}
+  record Source(Communicator communicator, Supplier<@Nullable NcclException> failure) {}
 
   /** Shows a rank; returns what ends that, which may be called more than once. */
   Runnable show(Source rank);

@@ -64,18 +64,16 @@ public final class OperationTally {
   public List<OperationCounters> counters(IntFunction<String> label) {
     List<OperationCounters> all = new ArrayList<>();
     for (int kind = 0; kind < kinds; kind++) {
-      long calls = (long) LONG.getOpaque(submitted, APART + 2 * kind + CALLS);
-      if (calls > 0) {
-        all.add(
-            new OperationCounters(
-                label.apply(kind),
-                calls,
-                (long) LONG.getOpaque(submitted, APART + 2 * kind + BYTES),
-                time(kind, TIMED),
-                time(kind, TIME),
-                time(kind, MOST),
-                time(kind, WAIT)));
-      }
+      int at = APART + 2 * kind;
+      all.add(
+          new OperationCounters(
+              label.apply(kind),
+              (long) LONG.getOpaque(submitted, at + CALLS),
+              (long) LONG.getOpaque(submitted, at + BYTES),
+              time(kind, TIMED),
+              time(kind, TIME),
+              time(kind, MOST),
+              time(kind, WAIT)));
     }
     return all;
   }

@@ -1,13 +1,12 @@
 package io.nccl4j.internal.observe;
 
 import io.nccl4j.internal.observe.Recorder.OperationEvent;
-import io.nccl4j.internal.observe.Recorder.StallEvent;
 import org.jspecify.annotations.Nullable;
 
 /**
  * The clock of one operation that somebody observes: when it was submitted, could be carried out,
- * and has ended; and how long it has been waited for. It belongs to the operation's place in the
- * FIFO and is used again, so that timing allocates nothing once each place was used.
+ * and has ended. It belongs to the operation's place in the FIFO and is used again, so that timing
+ * allocates nothing once each place was used.
  *
  * <p>Begun by the submitting thread; the rest by whoever drives the operation.
  */
@@ -26,11 +25,6 @@ public final class OperationTimer {
   private boolean isTimed;
   private boolean isBroken;
 
-  private @Nullable StallEvent stall;
-  private long stalledSequence;
-  private long stalledSince;
-  private long nextLook;
-
   /** A clock that stands. */
   public OperationTimer(Observed operation) {
     this.operation = operation;
@@ -41,7 +35,6 @@ public final class OperationTimer {
     isTimed = true;
     isBroken = false;
     waited = UNKNOWN;
-    stall = null;
     event = wantedEvent();
     if (event != null) {
       event.submitted();
@@ -78,33 +71,18 @@ public final class OperationTimer {
     isBroken = true;
   }
 
-  /** It has ended. */
+  /** It has ended, if it ever began. */
   public void end(OperationTally tally) {
-    stall = null;
     if (!isTimed) {
       return;
     }
     isTimed = false;
+    long time = System.nanoTime() - submitted;
     if (!isBroken) {
-      tally.time(operation.kind(), System.nanoTime() - submitted, waited);
+      tally.time(operation.kind(), time, waited);
     }
     if (event != null) {
-      event.ended(operation, waited, !isBroken);
-    }
-  }
-
-  /** It is being waited for; looks whether that lasts. Called again and again. */
-  public void waiting() {
-    long now = System.nanoTime();
-    StallEvent known = stall;
-    if (known == null || stalledSequence != operation.sequence()) {
-      stall = Recorder.HERE.newStall();
-      stalledSequence = operation.sequence();
-      stalledSince = now;
-      nextLook = 0;
-    } else if (now - stalledSince >= nextLook && known.look(operation, now - stalledSince)) {
-      // A wait that goes on is told of whenever it is twice as long.
-      nextLook = 2 * (now - stalledSince);
+      event.ended(operation, time, waited, !isBroken);
     }
   }
 }

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.observe;
 
+import io.nccl4j.NcclException;
 import java.util.List;
 
 /**
@@ -19,10 +20,11 @@ public interface Recorder {
     /**
      * It has ended.
      *
+     * @param nanos since it was submitted
      * @param waitNanos until it could be carried out; negative if unknown
      * @param isComplete whether it succeeded
      */
-    void ended(Observed operation, long waitNanos, boolean isComplete);
+    void ended(Observed operation, long nanos, long waitNanos, boolean isComplete);
   }
 
   /** A wait that may become long. */
@@ -111,5 +113,5 @@ public interface Recorder {
   default void launched(int operations, long streamNumber) {}
 
   /** A rank's communicator has failed. */
-  default void failed(String name, int rank, Exception cause, List<Integer> failedRanks) {}
+  default void failed(String name, int rank, NcclException cause) {}
 }

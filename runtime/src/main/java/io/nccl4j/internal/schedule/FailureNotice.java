@@ -46,14 +46,22 @@ public final class FailureNotice {
     return failure;
   }
 
-  /** The rank has failed; only the first time counts. */
+  /**
+   * The rank has failed; only the first time counts. Throws nothing: the backend has yet to tell
+   * the other ranks.
+   */
   public synchronized void failed(NcclException cause) {
-    if (failure == null) {
-      failure = cause;
-      Recorder.HERE.failed(name, rank, cause, cause.failedRanks());
-      if (isJoined && promise != null) {
-        promise.settle(cause);
-      }
+    if (failure != null) {
+      return;
+    }
+    failure = cause;
+    if (isJoined && promise != null) {
+      promise.settle(cause);
+    }
+    try {
+      Recorder.HERE.failed(name, rank, cause);
+    } catch (Throwable e) {
+      LOG.warn("the failure of communicator {}, rank {}, is not recorded", name, rank, e);
     }
   }
 

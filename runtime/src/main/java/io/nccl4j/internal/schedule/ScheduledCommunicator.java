@@ -190,7 +190,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   /** The program has it from now on. */
   final void joined() {
     if (config().jmx()) {
-      bean = Beans.find().show(new Beans.Source(this, failureNotice::failure, this::memory));
+      bean = Beans.find().show(new Beans.Source(this, failureNotice::failure));
     }
     failureNotice.joined(this);
   }

@@ -6,6 +6,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.observe.OperationTimer;
 import io.nccl4j.internal.observe.Recorder;
+import io.nccl4j.internal.observe.StallWatch;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.operation.Signature;
@@ -102,11 +103,10 @@ public abstract class Work {
 
   private final boolean captured;
 
-  /** Its clock while somebody observes it. */
+  /** Null until somebody observes it. */
   private @Nullable OperationTimer timer;
 
-  /** The clock of the last time that somebody did. */
-  private @Nullable OperationTimer idleTimer;
+  private @Nullable StallWatch stalls;
 
   /**
    * A work of a FIFO or of a graph.
@@ -182,8 +182,9 @@ public abstract class Work {
     if (captured) {
       return;
     }
-    if (timer != null) {
-      stopTimer();
+    OperationTimer running = timer;
+    if (running != null) {
+      running.end(((ScheduledCommunicator<?>) owner()).tally());
     }
     if (send != null) {
       send = null;
@@ -299,28 +300,12 @@ public abstract class Work {
 
   /** It is submitted now, and somebody observes it. */
   final void startTimer() {
-    wantTimer().begin();
-  }
-
-  private OperationTimer wantTimer() {
-    OperationTimer wanted = timer;
-    if (wanted == null) {
-      wanted = idleTimer;
-      if (wanted == null) {
-        wanted = new OperationTimer(new ObservedWork(this));
-        idleTimer = wanted;
-      }
-      timer = wanted;
+    OperationTimer known = timer;
+    if (known == null) {
+      known = new OperationTimer(new ObservedWork(this));
+      timer = known;
     }
-    return wanted;
-  }
-
-  private void stopTimer() {
-    OperationTimer stopped = timer;
-    timer = null;
-    if (stopped != null) {
-      stopped.end(((ScheduledCommunicator<?>) owner()).tally());
-    }
+    known.begin();
   }
 
   /** All that it waited for is there; by its driver. */
@@ -342,7 +327,12 @@ public abstract class Work {
   /** Whoever waits for it has found again that it is not complete. */
   public final void waiting() {
     if (Recorder.HERE.wantsStalls()) {
-      wantTimer().waiting();
+      StallWatch known = stalls;
+      if (known == null) {
+        known = new StallWatch(new ObservedWork(this));
+        stalls = known;
+      }
+      known.waiting();
     }
   }
 

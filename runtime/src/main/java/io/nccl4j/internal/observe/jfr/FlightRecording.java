@@ -1,5 +1,6 @@
 package io.nccl4j.internal.observe.jfr;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.internal.observe.Observed;
 import io.nccl4j.internal.observe.Recorder;
 import java.util.List;
@@ -43,25 +44,22 @@ public final class FlightRecording implements Recorder {
   /** One object for all uses of a place in the FIFO. */
   private static final class Collective implements OperationEvent {
     private final CollectiveEvent event = new CollectiveEvent();
-    private long submitted;
 
     @Override
     public void submitted() {
       event.begin();
-      submitted = System.nanoTime();
     }
 
     @Override
-    public void ended(Observed of, long waitNanos, boolean isComplete) {
+    public void ended(Observed of, long nanos, long waitNanos, boolean isComplete) {
       event.end();
       if (event.shouldCommit()) {
-        long time = System.nanoTime() - submitted;
         event.set(of, isComplete);
         event.reduction = of.reductionLabel();
         event.root = of.rootOrPeer();
         event.protocol = of.protocol();
         event.waitTime = waitNanos < 0 ? UNKNOWN : waitNanos;
-        event.runTime = waitNanos < 0 ? UNKNOWN : time - waitNanos;
+        event.runTime = waitNanos < 0 ? UNKNOWN : nanos - waitNanos;
         event.commit();
       }
     }
@@ -76,7 +74,7 @@ public final class FlightRecording implements Recorder {
     }
 
     @Override
-    public void ended(Observed of, long waitNanos, boolean isComplete) {
+    public void ended(Observed of, long nanos, long waitNanos, boolean isComplete) {
       event.end();
       if (event.shouldCommit()) {
         event.set(of, isComplete);
@@ -153,14 +151,14 @@ public final class FlightRecording implements Recorder {
   }
 
   @Override
-  public void failed(String name, int rank, Exception cause, List<Integer> failedRanks) {
+  public void failed(String name, int rank, NcclException cause) {
     FailureEvent event = new FailureEvent();
     if (event.isEnabled()) {
       event.communicator = name;
       event.rank = rank;
       event.type = cause.getClass().getName();
       event.message = String.valueOf(cause.getMessage());
-      event.failedRanks = text(failedRanks);
+      event.failedRanks = text(cause.failedRanks());
       event.commit();
     }
   }

@@ -68,7 +68,7 @@ final class CommunicatorBean implements CommunicatorMXBean {
 
   @Override
   public List<MemoryReport.Line> getMemory() {
-    return source.memory().get().lines();
+    return MemoryReport.of(communicator).lines();
   }
 
   @Override
