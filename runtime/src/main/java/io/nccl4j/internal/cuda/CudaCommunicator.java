@@ -302,8 +302,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   // ---- others made of it
 
   @Override
-  protected @Nullable CudaCommunicator divide(int color, int key, CommunicatorConfig childConfig) {
-    return children.split(color, key, childConfig);
+  public @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig childConfig) {
+    return Creation.one("split", () -> children.split(color, key, childConfig));
   }
 
   @Override

@@ -30,6 +30,7 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.schedule.Creation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
@@ -369,7 +370,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   }
 
   @Override
-  protected @Nullable HostCommunicator divide(
+  public @Nullable HostCommunicator split(
+      int color, int key, @Nullable CommunicatorConfig childConfig) {
+    return Creation.one("split", () -> divide(color, key, childConfig));
+  }
+
+  private @Nullable HostCommunicator divide(
       int color, int key, @Nullable CommunicatorConfig childConfig) {
     requireReady();
     MemoryBook.Account of = ((HostDevice) device()).account();

@@ -20,9 +20,11 @@ public final class OperationTimer {
   /** Null if no event is wanted. */
   private @Nullable OperationEvent event;
 
+  /** Null while it stands. */
+  private @Nullable OperationTally tally;
+
   private long submitted;
   private long waited;
-  private boolean isTimed;
   private boolean isBroken;
 
   /** A clock that stands. */
@@ -30,9 +32,13 @@ public final class OperationTimer {
     this.operation = operation;
   }
 
-  /** The operation is submitted now. */
-  public void begin() {
-    isTimed = true;
+  /**
+   * The operation is submitted now.
+   *
+   * @param newTally counts it when it ends
+   */
+  public void begin(OperationTally newTally) {
+    tally = newTally;
     isBroken = false;
     waited = UNKNOWN;
     event = wantedEvent();
@@ -61,7 +67,7 @@ public final class OperationTimer {
 
   /** It can be carried out from now on: all that it waited for is there. */
   public void met() {
-    if (isTimed && waited == UNKNOWN) {
+    if (tally != null && waited == UNKNOWN) {
       waited = System.nanoTime() - submitted;
     }
   }
@@ -72,14 +78,15 @@ public final class OperationTimer {
   }
 
   /** It has ended, if it ever began. */
-  public void end(OperationTally tally) {
-    if (!isTimed) {
+  public void end() {
+    OperationTally running = tally;
+    if (running == null) {
       return;
     }
-    isTimed = false;
+    tally = null;
     long time = System.nanoTime() - submitted;
     if (!isBroken) {
-      tally.time(operation.kind(), time, waited);
+      running.time(operation.kind(), time, waited);
     }
     if (event != null) {
       event.ended(operation, time, waited, !isBroken);

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.schedule;
 
 import io.nccl4j.internal.observe.Observed;
+import io.nccl4j.internal.spi.EngineStream;
 
 /** A work as observers see it. */
 final class ObservedWork implements Observed {
@@ -72,7 +73,8 @@ final class ObservedWork implements Observed {
 
   @Override
   public long streamNumber() {
-    return work.stream instanceof ScheduledStream<?> stream ? stream.number() : 0;
+    EngineStream stream = work.stream;
+    return stream == null ? 0 : stream.number();
   }
 
   @Override

@@ -2,7 +2,6 @@ package io.nccl4j.internal.schedule;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.ArrayCalls;
-import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
@@ -208,7 +207,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
     assign(work);
     tally.count(work.operation.number(), 1, work.bytes(rank, nranks));
     if (timesOperations || Recorder.HERE.wantsOperations()) {
-      work.startTimer();
+      work.startTimer(tally);
     }
   }
 
@@ -490,15 +489,6 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   protected final void endArrays() {
     staging.end();
   }
-
-  @Override
-  public final @Nullable Communicator split(int color, int key, CommunicatorConfig childConfig) {
-    return Creation.one("split", () -> divide(color, key, childConfig));
-  }
-
-  /** See {@link #split(int, int, CommunicatorConfig)}. */
-  protected abstract @Nullable Communicator divide(
-      int color, int key, CommunicatorConfig childConfig);
 
   @Override
   public final void warmUp(WarmUp plan) {

@@ -40,8 +40,8 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
     return engine;
   }
 
-  /** Its number among the streams of this process, from 1. */
-  long number() {
+  @Override
+  public long number() {
     return number;
   }
 

@@ -4,6 +4,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.observe.OperationTally;
 import io.nccl4j.internal.observe.OperationTimer;
 import io.nccl4j.internal.observe.Recorder;
 import io.nccl4j.internal.observe.StallWatch;
@@ -184,7 +185,7 @@ public abstract class Work {
     }
     OperationTimer running = timer;
     if (running != null) {
-      running.end(((ScheduledCommunicator<?>) owner()).tally());
+      running.end();
     }
     if (send != null) {
       send = null;
@@ -299,13 +300,13 @@ public abstract class Work {
   // ---- for observers
 
   /** It is submitted now, and somebody observes it. */
-  final void startTimer() {
+  final void startTimer(OperationTally tally) {
     OperationTimer known = timer;
     if (known == null) {
       known = new OperationTimer(new ObservedWork(this));
       timer = known;
     }
-    known.begin();
+    known.begin(tally);
   }
 
   /** All that it waited for is there; by its driver. */
