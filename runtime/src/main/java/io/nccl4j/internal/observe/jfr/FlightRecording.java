@@ -5,15 +5,22 @@ import io.nccl4j.internal.observe.Observed;
 import io.nccl4j.internal.observe.Recorder;
 import java.util.List;
 import java.util.stream.Collectors;
+import jdk.jfr.FlightRecorder;
 import org.jspecify.annotations.Nullable;
 
-/** Events of the flight recorder. What is wanted is asked of one event of each kind. */
+/**
+ * Events of the flight recorder. The first event that is made starts the recorder, which takes long
+ * and loads many classes: there is none before somebody else has started it, for a recording.
+ */
 public final class FlightRecording implements Recorder {
-  private static final CollectiveEvent COLLECTIVE = new CollectiveEvent();
-  private static final MessageEvent MESSAGE = new MessageEvent();
-  private static final StalledEvent STALL = new StalledEvent();
-  private static final AllocationEvent ALLOCATION = new AllocationEvent();
-  private static final GraphLaunchEvent GRAPH_LAUNCH = new GraphLaunchEvent();
+  /** Initialized with the recorder. What is wanted is asked of one event of each kind. */
+  private static final class Kinds {
+    static final CollectiveEvent COLLECTIVE = new CollectiveEvent();
+    static final MessageEvent MESSAGE = new MessageEvent();
+    static final StalledEvent STALL = new StalledEvent();
+    static final AllocationEvent ALLOCATION = new AllocationEvent();
+    static final GraphLaunchEvent GRAPH_LAUNCH = new GraphLaunchEvent();
+  }
 
   /** What a thread is about to join. */
   private static final ThreadLocal<@Nullable Join> JOINING = new ThreadLocal<>();
@@ -21,19 +28,26 @@ public final class FlightRecording implements Recorder {
   /** What a time is that is not known: the tools show N/A. */
   private static final long UNKNOWN = Long.MIN_VALUE;
 
-  /** Made by name. */
-  public FlightRecording() {}
+  /** Made by name; throws {@link LinkageError} where there is no flight recorder. */
+  public FlightRecording() {
+    boolean ignored = isStarted();
+  }
+
+  private static boolean isStarted() {
+    return FlightRecorder.isInitialized();
+  }
 
   // ---- operations
 
   @Override
   public boolean wantsOperations() {
-    return COLLECTIVE.isEnabled() || MESSAGE.isEnabled();
+    return isStarted() && (Kinds.COLLECTIVE.isEnabled() || Kinds.MESSAGE.isEnabled());
   }
 
   @Override
   public boolean wants(boolean isCollective) {
-    return isCollective ? COLLECTIVE.isEnabled() : MESSAGE.isEnabled();
+    return isStarted()
+        && (isCollective ? Kinds.COLLECTIVE.isEnabled() : Kinds.MESSAGE.isEnabled());
   }
 
   @Override
@@ -86,7 +100,7 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public void launched(int operations, long streamNumber) {
-    if (GRAPH_LAUNCH.isEnabled()) {
+    if (isStarted() && Kinds.GRAPH_LAUNCH.isEnabled()) {
       GraphLaunchEvent event = new GraphLaunchEvent();
       event.operations = operations;
       event.stream = streamNumber;
@@ -98,7 +112,7 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public boolean wantsStalls() {
-    return STALL.isEnabled();
+    return isStarted() && Kinds.STALL.isEnabled();
   }
 
   @Override
@@ -137,7 +151,7 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public boolean wantsAllocations() {
-    return ALLOCATION.isEnabled();
+    return isStarted() && Kinds.ALLOCATION.isEnabled();
   }
 
   @Override
@@ -152,8 +166,8 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public void failed(String name, int rank, NcclException cause) {
-    FailureEvent event = new FailureEvent();
-    if (event.isEnabled()) {
+    if (isStarted()) {
+      FailureEvent event = new FailureEvent();
       event.communicator = name;
       event.rank = rank;
       event.type = cause.getClass().getName();
@@ -165,6 +179,9 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public JoinEvent join(String how) {
+    if (!isStarted()) {
+      return Recorder.super.join(how);
+    }
     Join join = new Join(how);
     JOINING.set(join);
     return join;
@@ -215,7 +232,9 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public ConnectEvent connect(String network, String address, boolean dials) {
-    return new Connect(network, address, dials);
+    return isStarted()
+        ? new Connect(network, address, dials)
+        : Recorder.super.connect(network, address, dials);
   }
 
   private static final class Connect implements ConnectEvent {
