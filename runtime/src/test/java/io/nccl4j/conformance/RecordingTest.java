@@ -358,6 +358,18 @@ class RecordingTest {
   }
 
   @Test
+  void aRecordingMayBeginAndEndWhileRanksAreAtWork() throws Exception {
+    try (Ranks ranks = new Ranks(2, NAMED)) {
+      ranks.assertUsable();
+      List<RecordedEvent> events = recorded(Map.of(), ranks::assertUsable);
+      ranks.assertUsable();
+      Set<Object> sequences = values(of(events, "Collective"), "sequence");
+      assertFalse(sequences.isEmpty());
+      assertFalse(sequences.contains(1L), sequences::toString);
+    }
+  }
+
+  @Test
   void nothingIsRecordedWithoutItsSettings() throws Exception {
     Path file = folder.resolve("recording.jfr");
     try (Recording recording = new Recording(Configuration.getConfiguration("profile"))) {
