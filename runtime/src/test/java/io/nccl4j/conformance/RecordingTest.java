@@ -283,6 +283,7 @@ class RecordingTest {
             .filter(event -> event.getString("purpose").equals("user"))
             .toList();
     assertEquals(4, buffers.stream().filter(e -> e.getLong("bytes") == Ranks.BYTES).count());
+    assertTrue(of(events, "Allocation").stream().allMatch(event -> event.getLong("bytes") > 0));
     assertTrue(
         of(events, "Allocation").stream()
             .anyMatch(event -> event.getString("owner").contains("observed")));

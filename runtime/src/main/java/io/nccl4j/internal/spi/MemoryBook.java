@@ -77,11 +77,10 @@ public final class MemoryBook {
 
     /** Books an allocation. */
     public Booking book(MemoryPurpose purpose, MemoryPlace place, long bytes) {
-      if (Recorder.HERE.wantsAllocations()) {
-        Recorder.HERE.allocated(owner, purpose.label(), place.label(), bytes);
-      }
+      Kind kind = new Kind(purpose, place);
+      record(kind, bytes);
       synchronized (MemoryBook.this) {
-        Booking booking = new Booking(this, new Kind(purpose, place));
+        Booking booking = new Booking(this, kind);
         bookings++;
         booking.set(bytes);
         return booking;
@@ -113,6 +112,12 @@ public final class MemoryBook {
               lines.add(new Line(name, kind.purpose, kind.place, sum.bytes, sum.peak, "booked"));
             }
           });
+    }
+
+    private void record(Kind kind, long taken) {
+      if (taken > 0 && Recorder.HERE.wantsAllocations()) {
+        Recorder.HERE.allocated(owner, kind.purpose.label(), kind.place.label(), taken);
+      }
     }
 
     private void add(Kind kind, long bytes) {
@@ -149,10 +154,7 @@ public final class MemoryBook {
     public void resize(long newBytes) {
       synchronized (MemoryBook.this) {
         requireOpen();
-        if (newBytes > bytes && Recorder.HERE.wantsAllocations()) {
-          Recorder.HERE.allocated(
-              account.owner, kind.purpose.label(), kind.place.label(), newBytes - bytes);
-        }
+        account.record(kind, newBytes - bytes);
         set(newBytes);
       }
     }

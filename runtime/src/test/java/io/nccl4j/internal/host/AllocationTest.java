@@ -97,8 +97,7 @@ class AllocationTest {
   /** Each place of the FIFO, here 32 of them, gets a clock when it is used for the first time. */
   @Test
   void timedSums() throws Exception {
-    CommunicatorConfig timed =
-        HostRanks.patient().timesOperations(true).fifoBytes(4096).build();
+    CommunicatorConfig timed = HostRanks.patient().timesOperations(true).fifoBytes(4096).build();
     assertAllocatesNothing("allReduce 8 B, timed", timed, sum(8));
   }
 

@@ -46,8 +46,7 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public boolean wants(boolean isCollective) {
-    return isStarted()
-        && (isCollective ? Kinds.COLLECTIVE.isEnabled() : Kinds.MESSAGE.isEnabled());
+    return isStarted() && (isCollective ? Kinds.COLLECTIVE.isEnabled() : Kinds.MESSAGE.isEnabled());
   }
 
   @Override
