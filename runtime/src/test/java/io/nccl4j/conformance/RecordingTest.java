@@ -20,6 +20,7 @@ import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
 import java.io.InputStreamReader;
 import java.io.Reader;
 import java.nio.charset.StandardCharsets;
@@ -32,6 +33,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.stream.Collectors;
 import jdk.jfr.Configuration;
 import jdk.jfr.EventType;
@@ -291,6 +295,33 @@ class RecordingTest {
 
   private static Set<Object> values(List<RecordedEvent> events, String field) {
     return events.stream().<Object>map(event -> event.getValue(field)).collect(Collectors.toSet());
+  }
+
+  /** A rank that comes late makes the other one wait, which is told from what follows. */
+  @Test
+  void ranksThatMeetShowHowLongThatTook() throws Exception {
+    TestBackend.requireHost("NCCL meets by itself");
+    UniqueId id = UniqueId.create(Backend.HOST);
+    List<RecordedEvent> events =
+        recorded(
+            Map.of(),
+            () -> {
+              CompletableFuture<Communicator> first =
+                  CompletableFuture.supplyAsync(
+                      () -> Communicator.initRank(TestBackend.device(0), 2, id, 0, NAMED));
+              assertThrows(TimeoutException.class, () -> first.get(200, TimeUnit.MILLISECONDS));
+              Communicator.initRank(TestBackend.device(1), 2, id, 1, NAMED).close();
+              first.get().close();
+            });
+    List<RecordedEvent> joins = of(events, "Join");
+    assertEquals(2, joins.size());
+    for (RecordedEvent join : joins) {
+      Duration meeting = join.getDuration("meetingTime");
+      assertEquals("initRank", join.getString("call"));
+      assertTrue(meeting.isPositive(), join::toString);
+      assertTrue(meeting.compareTo(join.getDuration().plusMillis(50)) < 0, join::toString);
+    }
+    assertTrue(joins.getFirst().getDuration("meetingTime").toMillis() >= 150);
   }
 
   @Test
