@@ -1,7 +1,6 @@
 /** The API of nccl4j and its backends: {@code host} on CPUs, {@code cuda} on GPUs. */
 module io.nccl4j.runtime {
   requires io.nccl4j.bindings;
-  requires jdk.jfr;
   requires jdk.net;
   requires org.apache.logging.log4j;
   requires static io.netty.buffer;
@@ -9,12 +8,15 @@ module io.nccl4j.runtime {
   requires static io.netty.common;
   requires static io.netty.handler;
   requires static io.netty.transport;
+  requires static java.management;
+  requires static jdk.jfr;
   requires static transitive org.jspecify;
 
   exports io.nccl4j;
   exports io.nccl4j.cuda;
   exports io.nccl4j.diagnose;
   exports io.nccl4j.launch;
+  exports io.nccl4j.management;
   exports io.nccl4j.memory;
 
   uses io.nccl4j.Provider;

@@ -8,6 +8,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
+import java.util.function.BiConsumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -26,6 +27,10 @@ import org.jspecify.annotations.Nullable;
  * <tr><td>memory-budget</td><td>NCCL4J_MEMORY_BUDGET</td><td>none</td><td>the most memory in bytes that a rank of the communicator may take, as predicted: of the device, on the host backend shared memory</td></tr>
  * <tr><td>memory-policy</td><td>NCCL4J_MEMORY_POLICY</td><td>auto</td><td>what to do if it would take more: {@link
  * MemoryPolicy}</td></tr>
+ * <tr><td>operation-times</td><td>NCCL4J_OPERATION_TIMES</td><td>off</td><td>whether {@link
+ * OperationCounters} have times</td></tr>
+ * <tr><td>jmx</td><td>NCCL4J_JMX</td><td>off</td><td>whether the communicator is an MXBean of the
+ * platform's server: {@code io.nccl4j.management}</td></tr>
  * </table>
  *
  * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m};
@@ -46,6 +51,8 @@ public final class CommunicatorConfig {
   private static final String FIFO = "fifo-bytes";
   private static final String BUDGET = "memory-budget";
   private static final String POLICY = "memory-policy";
+  private static final String TIMES = "operation-times";
+  private static final String JMX = "jmx";
 
   private final @Nullable String name;
   private final Duration initTimeout;
@@ -54,6 +61,9 @@ public final class CommunicatorConfig {
   private final long fifoBytes;
   private final long memoryBudget;
   private final MemoryPolicy memoryPolicy;
+  private final boolean timesOperations;
+  private final boolean jmx;
+  private final @Nullable BiConsumer<? super Communicator, ? super NcclException> onFailure;
   private final Map<Class<?>, BackendOptions> options;
   private final Map<String, String> sources;
 
@@ -65,6 +75,9 @@ public final class CommunicatorConfig {
     this.fifoBytes = builder.fifoBytes;
     this.memoryBudget = builder.memoryBudget;
     this.memoryPolicy = builder.memoryPolicy;
+    this.timesOperations = builder.timesOperations;
+    this.jmx = builder.jmx;
+    this.onFailure = builder.onFailure;
     this.options = new LinkedHashMap<>(builder.options);
     this.sources = Map.copyOf(builder.sources);
   }
@@ -122,6 +135,21 @@ public final class CommunicatorConfig {
     return memoryPolicy;
   }
 
+  /** Whether {@link OperationCounters} have times. */
+  public boolean timesOperations() {
+    return timesOperations;
+  }
+
+  /** Whether the communicator is an MXBean of the platform's server. */
+  public boolean jmx() {
+    return jmx;
+  }
+
+  /** Who is told of the communicator's failure. */
+  public Optional<BiConsumer<? super Communicator, ? super NcclException>> onFailure() {
+    return Optional.ofNullable(onFailure);
+  }
+
   /** The options of this class that were given, such as NCCL's. */
   public <T extends BackendOptions> Optional<T> options(Class<T> type) {
     return Optional.ofNullable(options.get(type)).map(type::cast);
@@ -142,6 +170,9 @@ public final class CommunicatorConfig {
     copy.fifoBytes = fifoBytes;
     copy.memoryBudget = memoryBudget;
     copy.memoryPolicy = memoryPolicy;
+    copy.timesOperations = timesOperations;
+    copy.jmx = jmx;
+    copy.onFailure = onFailure;
     copy.options.putAll(options);
     copy.sources.putAll(sources);
     return copy;
@@ -158,12 +189,18 @@ public final class CommunicatorConfig {
     settings.add(setting(FIFO, fifoBytes + " B"));
     settings.add(setting(BUDGET, memoryBudget == NO_BUDGET ? "none" : memoryBudget + " B"));
     settings.add(setting(POLICY, memoryPolicy.label()));
+    settings.add(setting(TIMES, text(timesOperations)));
+    settings.add(setting(JMX, text(jmx)));
     options.values().forEach(given -> settings.addAll(given.settings()));
     return List.copyOf(settings);
   }
 
   private Setting setting(String setting, String value) {
     return new Setting(setting, value, sources.getOrDefault(setting, "default"));
+  }
+
+  private static String text(boolean isOn) {
+    return isOn ? "on" : "off";
   }
 
   private static String text(Duration duration) {
@@ -184,6 +221,9 @@ public final class CommunicatorConfig {
     private long fifoBytes = 1 << 20;
     private long memoryBudget = NO_BUDGET;
     private MemoryPolicy memoryPolicy = MemoryPolicy.AUTO;
+    private boolean timesOperations;
+    private boolean jmx;
+    private @Nullable BiConsumer<? super Communicator, ? super NcclException> onFailure;
 
     private Builder(Map<String, String> environment) {
       String init = fromEnvironment(environment, INIT);
@@ -209,6 +249,14 @@ public final class CommunicatorConfig {
       String policy = fromEnvironment(environment, POLICY);
       if (policy != null) {
         memoryPolicy = MemoryPolicy.ofLabel(policy);
+      }
+      String times = fromEnvironment(environment, TIMES);
+      if (times != null) {
+        timesOperations = isOn(TIMES, times);
+      }
+      String management = fromEnvironment(environment, JMX);
+      if (management != null) {
+        jmx = isOn(JMX, management);
       }
     }
 
@@ -281,6 +329,46 @@ public final class CommunicatorConfig {
       return this;
     }
 
+    /**
+     * Whether operations are timed, see {@link OperationCounters}. Costs two looks at the clock for
+     * each operation.
+     */
+    public Builder timesOperations(boolean isOn) {
+      timesOperations = isOn;
+      sources.put(TIMES, "argument");
+      return this;
+    }
+
+    /**
+     * Whether the communicator is an MXBean of the platform's MBean server, from its creation until
+     * it is closed, or aborted by its own process. See {@code io.nccl4j.management}.
+     */
+    public Builder jmx(boolean isOn) {
+      jmx = isOn;
+      sources.put(JMX, "argument");
+      return this;
+    }
+
+    /**
+     * Who is told when the communicator fails, for whatever reason: a contradiction between ranks,
+     * a dead peer, a deadline, an abort by this or another rank, a close that gave up unfinished
+     * operations. It is called once for each communicator, soon after the failure is noticed, which
+     * happens even while no thread is in a call; never for a communicator that is closed without a
+     * failure, and not for one whose creation fails, which throws.
+     *
+     * <p>The call is made by a thread of {@link java.util.concurrent.ForkJoinPool#commonPool()}, or
+     * by a new one where that pool has a single processor; it holds no lock. It may do what any
+     * thread may do with a communicator, such as {@link Communicator#abort()}. What it throws is
+     * logged. Ranks made from this configuration, and children that inherit it, call the same
+     * object, perhaps at the same time.
+     *
+     * @param listener gets the communicator and an exception of its own that says what happened
+     */
+    public Builder onFailure(BiConsumer<? super Communicator, ? super NcclException> listener) {
+      onFailure = Require.present(listener, "failure listener");
+      return this;
+    }
+
     /** Options that only one backend has; they replace those given before of the same class. */
     public Builder with(BackendOptions options) {
       this.options.put(Require.present(options, "options").getClass(), options);
@@ -317,6 +405,16 @@ public final class CommunicatorConfig {
       }
       sources.put(FIFO, "NCCL4J_FIFO_BYTES");
       return fifoBytes;
+    }
+
+    private static boolean isOn(String setting, String text) {
+      return switch (text) {
+        case "on" -> true;
+        case "off" -> false;
+        default ->
+            throw new InvalidArgumentException(
+                setting + " is '" + text + "'", "use on or off, or leave it out");
+      };
     }
 
     private static Duration duration(String setting, String text) {

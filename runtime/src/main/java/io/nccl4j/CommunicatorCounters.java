@@ -1,5 +1,8 @@
 package io.nccl4j;
 
+import java.util.List;
+import java.util.stream.Collectors;
+
 /**
  * A snapshot of what one rank of a communicator has submitted since it was created, and of how full
  * its work FIFO is. Each number is exact, but they are read one after the other while work goes on.
@@ -21,6 +24,7 @@ package io.nccl4j;
  * @param fifoFull how often a caller had to wait because the FIFO was full
  * @param fifoWaitNanos time that callers waited for room in the FIFO, in ns; only waits that have
  *     ended
+ * @param operations each operation, in a fixed order
  */
 public record CommunicatorCounters(
     long collectives,
@@ -33,4 +37,30 @@ public record CommunicatorCounters(
     long fifoOccupiedBytes,
     long fifoHighWaterBytes,
     long fifoFull,
-    long fifoWaitNanos) {}
+    long fifoWaitNanos,
+    List<OperationCounters> operations) {
+  /** Copies the list. */
+  public CommunicatorCounters {
+    operations = List.copyOf(operations);
+  }
+
+  /**
+   * One operation.
+   *
+   * @param operation the name of its method, such as {@code allReduce}
+   * @throws InvalidArgumentException if there is no such operation
+   */
+  public OperationCounters operation(String operation) {
+    return operations.stream()
+        .filter(counters -> counters.operation().equals(operation))
+        .findFirst()
+        .orElseThrow(
+            () ->
+                new InvalidArgumentException(
+                    "there is no operation '" + operation + "'",
+                    "use one of "
+                        + operations.stream()
+                            .map(OperationCounters::operation)
+                            .collect(Collectors.joining(", "))));
+  }
+}

@@ -7,6 +7,7 @@ import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.nccl4j.internal.net.NetworkProvider;
 import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.schedule.Creation;
 import io.nccl4j.internal.span.Hosts;
 import io.nccl4j.internal.span.Span;
 import java.net.InetAddress;
@@ -62,7 +63,8 @@ public final class SpanRanks {
               task -> Thread.ofPlatform().name("join-" + rank).start(task)));
     }
     try {
-      return new Communicators(joining.stream().map(CompletableFuture::join).toList());
+      return new Communicators(
+          Creation.all("initAll", () -> joining.stream().map(CompletableFuture::join).toList()));
     } catch (CompletionException e) {
       throw e.getCause() instanceof NcclException cause ? cause : e;
     }

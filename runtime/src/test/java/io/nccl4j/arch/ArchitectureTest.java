@@ -26,6 +26,7 @@ final class ArchitectureTest {
   private static final String API_CUDA = API + ".cuda";
   private static final String API_DIAGNOSE = API + ".diagnose";
   private static final String API_LAUNCH = API + ".launch";
+  private static final String API_MANAGEMENT = API + ".management";
   private static final String CHECK = "io.nccl4j.internal.check";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] GENERATED = {
@@ -47,12 +48,20 @@ final class ArchitectureTest {
           .definedBy(API_DIAGNOSE)
           .layer("api.launch")
           .definedBy(API_LAUNCH)
+          .layer("api.management")
+          .definedBy(API_MANAGEMENT)
           .layer("check")
           .definedBy(CHECK)
           .layer("bindings")
           .definedBy(BINDINGS)
           .layer("machine")
           .definedBy("io.nccl4j.internal.machine..")
+          .layer("observe")
+          .definedBy("io.nccl4j.internal.observe")
+          .layer("observe.jfr")
+          .definedBy("io.nccl4j.internal.observe.jfr..")
+          .layer("observe.jmx")
+          .definedBy("io.nccl4j.internal.observe.jmx..")
           .layer("spi")
           .definedBy("io.nccl4j.internal.spi..")
           .layer("operation")
@@ -117,20 +126,32 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers("api", "check")
           .whereLayer("api.launch")
           .mayNotBeAccessedByAnyLayer()
+          .whereLayer("api.management")
+          .mayOnlyAccessLayers("api", "api.memory")
           .whereLayer("check")
           .mayOnlyAccessLayers("api")
           .whereLayer("bindings")
           .mayNotAccessAnyLayer()
           .whereLayer("machine")
           .mayOnlyAccessLayers("api", "bindings")
+          .whereLayer("observe")
+          .mayOnlyAccessLayers("api")
+          .whereLayer("observe.jfr")
+          .mayOnlyAccessLayers("api", "observe")
+          .whereLayer("observe.jfr")
+          .mayNotBeAccessedByAnyLayer()
+          .whereLayer("observe.jmx")
+          .mayOnlyAccessLayers("api", "api.memory", "api.management", "observe")
+          .whereLayer("observe.jmx")
+          .mayNotBeAccessedByAnyLayer()
           .whereLayer("spi")
-          .mayOnlyAccessLayers("api", "api.memory", "api.cuda", "machine")
+          .mayOnlyAccessLayers("api", "api.memory", "api.cuda", "machine", "observe")
           .whereLayer("operation")
           .mayOnlyAccessLayers("api", "spi")
           .whereLayer("array")
           .mayOnlyAccessLayers("api", "operation")
           .whereLayer("schedule")
-          .mayOnlyAccessLayers("api", "machine", "spi", "operation", "array")
+          .mayOnlyAccessLayers("api", "machine", "observe", "spi", "operation", "array")
           .whereLayer("memory")
           .mayOnlyAccessLayers("api", "api.memory", "machine", "spi")
           .whereLayer("bootstrap")
@@ -142,9 +163,9 @@ final class ArchitectureTest {
           .whereLayer("net")
           .mayOnlyAccessLayers("api", "spi")
           .whereLayer("net.netty")
-          .mayOnlyAccessLayers("api", "net")
+          .mayOnlyAccessLayers("api", "observe", "net")
           .whereLayer("net.ucx")
-          .mayOnlyAccessLayers("api", "net", "spi", "bindings")
+          .mayOnlyAccessLayers("api", "observe", "net", "spi", "bindings")
           .whereLayer("host.kernel")
           .mayOnlyAccessLayers("api", "spi", "bindings")
           .whereLayer("host.layout")
@@ -217,6 +238,7 @@ final class ArchitectureTest {
           .mayOnlyAccessLayers(
               "api",
               "api.memory",
+              "observe",
               "spi",
               "schedule",
               "bootstrap",
@@ -326,7 +348,7 @@ final class ArchitectureTest {
   static final ArchRule ITS_SUBPACKAGES_HAVE_NO_INTERNALS =
       classes()
           .that()
-          .resideInAnyPackage(API_MEMORY, API_CUDA, API_DIAGNOSE, API_LAUNCH)
+          .resideInAnyPackage(API_MEMORY, API_CUDA, API_DIAGNOSE, API_LAUNCH, API_MANAGEMENT)
           .should()
           .onlyDependOnClassesThat()
           .resideInAnyPackage(
@@ -335,6 +357,7 @@ final class ArchitectureTest {
               API_CUDA,
               API_DIAGNOSE,
               API_LAUNCH,
+              API_MANAGEMENT,
               CHECK,
               "java..",
               "org.jspecify..")
@@ -350,9 +373,13 @@ final class ArchitectureTest {
               API_CUDA,
               API_DIAGNOSE,
               API_LAUNCH,
+              API_MANAGEMENT,
               CHECK,
               BINDINGS,
               "io.nccl4j.internal.machine..",
+              "io.nccl4j.internal.observe",
+              "io.nccl4j.internal.observe.jfr..",
+              "io.nccl4j.internal.observe.jmx..",
               "io.nccl4j.internal.spi..",
               "io.nccl4j.internal.operation..",
               "io.nccl4j.internal.array..",
@@ -427,6 +454,31 @@ final class ArchitectureTest {
           .should()
           .dependOnClassesThat()
           .resideInAnyPackage("io.netty..", "io.nccl4j.internal.net.netty..")
+          .allowEmptyShould(true);
+
+  /** A Java runtime may lack the flight recorder: who links to it does not start without it. */
+  @ArchTest
+  static final ArchRule FLIGHT_RECORDER_ONLY_IN_ITS_ROOM =
+      noClasses()
+          .that()
+          .resideOutsideOfPackage("io.nccl4j.internal.observe.jfr..")
+          .should()
+          .dependOnClassesThat()
+          .resideInAPackage("jdk.jfr..")
+          .allowEmptyShould(true);
+
+  /** So with JMX, which is not even loaded before somebody wants it. */
+  @ArchTest
+  static final ArchRule JMX_ONLY_IN_ITS_ROOM =
+      noClasses()
+          .that()
+          .resideInAPackage("io.nccl4j..")
+          .and()
+          .resideOutsideOfPackages(
+              "io.nccl4j.internal.observe.jmx..", "io.nccl4j.bench..", "io.nccl4j.cli..")
+          .should()
+          .dependOnClassesThat()
+          .resideInAnyPackage("java.lang.management..", "javax.management..")
           .allowEmptyShould(true);
 
   @ArchTest

@@ -23,6 +23,7 @@ import io.nccl4j.internal.bootstrap.LeftIds;
 import io.nccl4j.internal.check.Require;
 import io.nccl4j.internal.diagnose.Doctor;
 import io.nccl4j.internal.machine.ProcessFiles;
+import io.nccl4j.internal.schedule.Creation;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.BackendDevice;
@@ -46,6 +47,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.ServiceLoader;
+import java.util.function.Supplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -190,7 +192,8 @@ public final class CoreProvider
             "a communicator lives on one backend");
       }
     }
-    return runtime(devices.getFirst().backend()).initAll(devices, config);
+    BackendRuntime runtime = runtime(devices.getFirst().backend());
+    return Creation.all("initAll", () -> runtime.initAll(devices, config));
   }
 
   @Override
@@ -209,7 +212,8 @@ public final class CoreProvider
     Require.present(device, "device");
     Require.present(id, "id");
     Require.present(config, "config");
-    return runtime(device.backend()).initRank(device, nranks, id, rank, config);
+    BackendRuntime runtime = runtime(device.backend());
+    return created("initRank", () -> runtime.initRank(device, nranks, id, rank, config));
   }
 
   @Override
@@ -230,7 +234,8 @@ public final class CoreProvider
             "unique id " + i + " appears twice", "create a new id each time");
       }
     }
-    return runtime(device.backend()).initRank(device, nranks, ids, rank, config);
+    BackendRuntime runtime = runtime(device.backend());
+    return created("initRank", () -> runtime.initRank(device, nranks, ids, rank, config));
   }
 
   @Override
@@ -244,7 +249,12 @@ public final class CoreProvider
           "the " + device.backend().label() + " backend cannot grow communicators",
           "use a device of Backend.CUDA");
     }
-    return nccl().joinGrowing(device, nranks, id, rank, config);
+    NcclRuntime runtime = nccl();
+    return created("joinGrowing", () -> runtime.joinGrowing(device, nranks, id, rank, config));
+  }
+
+  private static <C extends Communicator> C created(String how, Supplier<C> create) {
+    return Creation.all(how, () -> List.of(create.get())).getFirst();
   }
 
   @Override

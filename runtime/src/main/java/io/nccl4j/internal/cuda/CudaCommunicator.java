@@ -34,6 +34,7 @@ import io.nccl4j.internal.cuda.nccl.NcclQueries;
 import io.nccl4j.internal.cuda.nccl.NcclRank;
 import io.nccl4j.internal.cuda.nccl.Team;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.schedule.Creation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
@@ -48,6 +49,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
@@ -81,7 +83,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
       WorkFifo<CudaWork> fifo,
       MemoryBook.Account account,
       CudaBuffer barrierFlag) {
-    super(self.rank(), self.nranks(), self.memory().device(), fifo);
+    super(self.name(), self.rank(), self.nranks(), self.memory().device(), self.config(), fifo);
     this.self = self;
     this.team = team;
     this.barrierFlag = barrierFlag;
@@ -258,7 +260,8 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
         fifo().takenBytes(),
         fifo().highWaterBytes(),
         backlog.timesFull(),
-        backlog.waitedNanos());
+        backlog.waitedNanos(),
+        operationCounters());
   }
 
   @Override
@@ -300,12 +303,13 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   public @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig childConfig) {
-    return children.split(color, key, childConfig);
+    return Creation.one("split", () -> children.split(color, key, childConfig));
   }
 
   @Override
   public CudaCommunicator shrink(int[] excludedRanks, boolean abort, CommunicatorConfig given) {
-    return children.shrink(excludedRanks, abort, given);
+    return Objects.requireNonNull(
+        Creation.one("shrink", () -> children.shrink(excludedRanks, abort, given)));
   }
 
   @Override
@@ -315,7 +319,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   public CudaCommunicator grow(int nranks, @Nullable UniqueId id, CommunicatorConfig given) {
-    return children.grow(nranks, id, given);
+    return Objects.requireNonNull(Creation.one("grow", () -> children.grow(nranks, id, given)));
   }
 
   // ---- registered buffers, one-sided operations
@@ -461,6 +465,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
       NcclException contradiction = health.untold();
       holders.release();
       own.setClosed();
+      ended();
       team.left(self);
       own.deadlines().unwatch();
       self.handle().destroy();

@@ -46,6 +46,7 @@ final class CudaLaunch {
     nccl.guard().enter();
     try {
       if (health.failure() != null) {
+        work.broken();
         work.free();
         rank.requireReady();
       }
@@ -67,6 +68,7 @@ final class CudaLaunch {
     }
     health.fail(refused);
     rank.pending().completed(work);
+    work.broken();
     work.free();
     NcclException cause = health.failure();
     throw cause == null || cause == refused ? refused : Interrupts.toCaller(cause);
@@ -208,6 +210,7 @@ final class CudaLaunch {
     while (work != null) {
       CudaWork following = (CudaWork) work.next;
       work.rank.pending().completed(work);
+      work.broken();
       work.free();
       work = following;
     }

@@ -24,6 +24,11 @@ final class CudaWork extends Work {
     return rank.communicator();
   }
 
+  @Override
+  protected String awaited() {
+    return rank.deadlines().missing(this);
+  }
+
   /** Notes one run of a graph's work. */
   void note() {
     rank.ledger().note(code(), count, signedCount(rank.self().nranks()));

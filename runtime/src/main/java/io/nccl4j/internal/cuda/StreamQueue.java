@@ -228,7 +228,11 @@ final class StreamQueue extends Padded {
     CudaWork work = slot.works;
     while (work != null) {
       CudaWork following = (CudaWork) work.next;
-      failIf(work.rank.health().outcome(), position);
+      NcclException failed = work.rank.health().outcome();
+      if (failed != null) {
+        fail(failed, position);
+        work.broken();
+      }
       work.rank.pending().completed(work);
       work.free();
       work = following;

@@ -30,6 +30,7 @@ import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.schedule.Creation;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
@@ -69,7 +70,13 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   private final AtomicLong fifoWaitNanos = new AtomicLong();
 
   private HostCommunicator(Place<HostWork> place) {
-    super(place.rank(), place.part().nranks(), place.device(), place.provisions().fifo());
+    super(
+        place.name(),
+        place.rank(),
+        place.part().nranks(),
+        place.device(),
+        place.config(),
+        place.provisions().fifo());
     Provisions<HostWork> provisions = place.provisions();
     name = place.name();
     part = place.part();
@@ -119,6 +126,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     LiveRanks.add(health);
     ProcessMemory.self().add(this);
     Progress.setRanks(LiveRanks.most());
+    if (failureNotice().isAwaited()) {
+      Progress.watch();
+    }
     ((HostDevice) device()).ranks().add(own);
     control.setRelease(control.state(rank()), RankState.of(RankState.ALIVE, 0, 0));
   }
@@ -325,7 +335,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         fifo().takenBytes(),
         fifo().highWaterBytes(),
         fifoFull.get(),
-        fifoWaitNanos.get());
+        fifoWaitNanos.get(),
+        operationCounters());
   }
 
   @Override
@@ -361,6 +372,11 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   @Override
   public @Nullable HostCommunicator split(
       int color, int key, @Nullable CommunicatorConfig childConfig) {
+    return Creation.one("split", () -> divide(color, key, childConfig));
+  }
+
+  private @Nullable HostCommunicator divide(
+      int color, int key, @Nullable CommunicatorConfig childConfig) {
     requireReady();
     MemoryBook.Account of = ((HostDevice) device()).account();
     Split<HostWork> split = new Split<>(this, health, own.outside(), of, HostWork::new);
@@ -380,6 +396,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         NcclException contradiction = own.compareFinally();
         own.leaveOthers();
         health.close();
+        ended();
         endArrays();
         depart();
         if (contradiction != null) {

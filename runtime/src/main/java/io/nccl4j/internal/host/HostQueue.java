@@ -295,6 +295,7 @@ class HostQueue extends Driven {
     }
     rank.told();
     failWith(rank.health().failure());
+    work.broken();
     work.abandon();
   }
 

@@ -18,6 +18,7 @@ import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.progress.Placement;
 import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.invoke.MethodHandles;
@@ -65,7 +66,7 @@ final class HostRank extends Padded {
   private volatile boolean told;
 
   /** A rank that has called nothing yet. */
-  HostRank(Communicator communicator, Place<HostWork> place) {
+  HostRank(ScheduledCommunicator<?> communicator, Place<HostWork> place) {
     this.communicator = communicator;
     rank = place.rank();
     config = place.config();
@@ -76,7 +77,7 @@ final class HostRank extends Padded {
     explanation = new Explanation(place.name(), rank, place.provisions().fifo(), ledger, part);
     activity = new Activity<>(place.provisions().fifo());
     long timeout = config.operationTimeout().toNanos();
-    health = new Health(rank, part, explanation, activity, timeout);
+    health = new Health(rank, part, explanation, activity, timeout, communicator.failureNotice());
     placement = new Placement(part.control(), rank, nranks);
     part.segments()[rank] = new OwnSegments(nranks);
     view =

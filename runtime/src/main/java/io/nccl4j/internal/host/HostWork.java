@@ -45,6 +45,16 @@ final class HostWork extends EngineWork {
     return copy;
   }
 
+  @Override
+  protected String protocol() {
+    return rank.outside() == null ? super.protocol() : "network";
+  }
+
+  @Override
+  protected String awaited() {
+    return rank.explanation().missing(this);
+  }
+
   /**
    * Notes what peers may still touch of it, since it was given up. Low-latency and staged
    * operations, and messages, leave a rank's buffers to that rank.

@@ -263,7 +263,7 @@ public final class GroupScope implements Group {
   private static <W extends Work> void append(ScheduledCommunicator<W> owner, Work work) {
     W own = (W) work;
     if (!own.isCaptured()) {
-      owner.assign(own);
+      owner.submit(own);
     }
     ((ScheduledStream<W>) streamOf(own)).append(own);
   }

@@ -2,17 +2,22 @@ package io.nccl4j.internal.schedule;
 
 import io.nccl4j.AbortedException;
 import io.nccl4j.ArrayCalls;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
+import io.nccl4j.OperationCounters;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.WarmUp;
 import io.nccl4j.internal.array.Staging;
+import io.nccl4j.internal.observe.Beans;
+import io.nccl4j.internal.observe.OperationTally;
+import io.nccl4j.internal.observe.Recorder;
 import io.nccl4j.internal.operation.Arguments;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.spi.MemoryOwner;
@@ -45,6 +50,9 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   private final Device device;
   private final WorkFifo<W> fifo;
   private final Arguments arguments;
+  private final boolean timesOperations;
+  private final OperationTally tally = new OperationTally(Operation.count());
+  private final FailureNotice failureNotice;
   private final GroupScope.Finder groups = new GroupScope.Finder();
   private final Staging staging = new Staging(this);
 
@@ -56,13 +64,24 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
 
   private volatile boolean taskEnded;
 
+  /** Ends what JMX shows of it. */
+  private volatile Runnable bean = () -> {};
+
   /** A communicator whose works lie in {@code fifo}. */
-  protected ScheduledCommunicator(int rank, int nranks, Device device, WorkFifo<W> fifo) {
+  protected ScheduledCommunicator(
+      String name,
+      int rank,
+      int nranks,
+      Device device,
+      CommunicatorConfig config,
+      WorkFifo<W> fifo) {
     this.rank = rank;
     this.nranks = nranks;
     this.device = device;
     this.fifo = fifo;
     arguments = new Arguments(rank, nranks, device);
+    timesOperations = config.timesOperations();
+    failureNotice = new FailureNotice(name, rank, config);
   }
 
   @Override
@@ -134,6 +153,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   public final void abort() {
     abort(aborted(null));
     staging.abandon();
+    bean.run();
   }
 
   @Override
@@ -143,10 +163,53 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
     }
     abort(aborted(cause));
     staging.abandon();
+    bean.run();
   }
 
   /** Fails this rank, and with it all others, unless it has failed before. Any thread. */
   protected abstract void abort(AbortedException reason);
+
+  // ---- observers
+
+  /** Who is told of its failure. */
+  public final FailureNotice failureNotice() {
+    return failureNotice;
+  }
+
+  /** How much of each operation was submitted. */
+  final OperationTally tally() {
+    return tally;
+  }
+
+  /** The same, for the program. */
+  protected final List<OperationCounters> operationCounters() {
+    return tally.counters(kind -> Operation.of(kind).label());
+  }
+
+  /** The program has it from now on. */
+  final void joined() {
+    if (config().jmx()) {
+      bean = Beans.find().show(new Beans.Source(this, failureNotice::failure));
+    }
+    failureNotice.joined(this);
+  }
+
+  /** It is closed. */
+  protected final void ended() {
+    bean.run();
+  }
+
+  /**
+   * Numbers a work, which is to be published next. Every operation passes here, whatever its
+   * backend; graphs have {@link ScheduledExecutableGraph#launch}.
+   */
+  final void submit(W work) {
+    assign(work);
+    tally.count(work.operation.number(), 1, work.bytes(rank, nranks));
+    if (timesOperations || Recorder.HERE.wantsOperations()) {
+      work.startTimer(tally);
+    }
+  }
 
   /** Whether this backend made the buffer. */
   protected abstract boolean isOwn(DeviceBuffer buffer);
@@ -649,7 +712,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
       group.requireRoom(this, fifo.planLimit());
     }
     W work = stream.isCapturing() ? newCapturedWork() : takeFromFifo();
-    work.set(operation, type, op, root, stream);
+    work.set(operation, type, op, root, stream, rank, nranks);
     work.count = count;
     work.send = source;
     work.recv = target;
@@ -663,7 +726,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
       return;
     }
     if (!work.isCaptured()) {
-      assign(work);
+      submit(work);
     }
     stream.publish(work);
   }

@@ -6,7 +6,9 @@ import io.nccl4j.Graph;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.observe.Recorder;
 import io.nccl4j.internal.spi.Resource;
+import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -17,10 +19,18 @@ import org.jspecify.annotations.Nullable;
  * @param <W> the backend's work
  */
 public final class ScheduledExecutableGraph<W extends Work> implements ExecutableGraph {
+  /** All of one operation on one communicator. */
+  private record Share(ScheduledCommunicator<?> communicator, int kind, long calls, long bytes) {}
+
   private final Device device;
   private final GraphEngine<W> engine;
   private List<GraphNode<W>> nodes;
   private ScheduledCommunicator<?>[] communicators;
+
+  /** What a launch adds to the counters of the communicators. */
+  private List<Share> shares;
+
+  private int operations;
 
   /** All that it uses, each once. */
   private Resource[] resources;
@@ -33,6 +43,35 @@ public final class ScheduledExecutableGraph<W extends Work> implements Executabl
     nodes = graph.nodes();
     communicators = communicatorsOf(nodes);
     resources = resourcesOf(nodes);
+    shares = sharesOf(nodes);
+    operations = operationsOf(shares);
+  }
+
+  private static <W extends Work> List<Share> sharesOf(List<GraphNode<W>> nodes) {
+    List<Share> shares = new ArrayList<>();
+    for (GraphNode<W> node : nodes) {
+      for (Work work : node.works()) {
+        add(shares, (ScheduledCommunicator<?>) work.owner(), work);
+      }
+    }
+    return shares;
+  }
+
+  private static void add(List<Share> shares, ScheduledCommunicator<?> owner, Work work) {
+    int kind = work.operation.number();
+    long bytes = work.bytes(owner.rank(), owner.nranks());
+    for (int i = 0; i < shares.size(); i++) {
+      Share share = shares.get(i);
+      if (share.communicator == owner && share.kind == kind) {
+        shares.set(i, new Share(owner, kind, share.calls + 1, share.bytes + bytes));
+        return;
+      }
+    }
+    shares.add(new Share(owner, kind, 1, bytes));
+  }
+
+  private static int operationsOf(List<Share> shares) {
+    return (int) shares.stream().mapToLong(Share::calls).sum();
   }
 
   private static <W extends Work> ScheduledCommunicator<?>[] communicatorsOf(
@@ -85,6 +124,12 @@ public final class ScheduledExecutableGraph<W extends Work> implements Executabl
         entered++;
       }
       engine.launch(own.engine());
+      // By number, not by iterator: a launch allocates nothing.
+      for (int i = 0; i < shares.size(); i++) {
+        Share share = shares.get(i);
+        share.communicator.tally().count(share.kind, share.calls, share.bytes);
+      }
+      Recorder.HERE.launched(operations, own.number());
     } finally {
       for (int i = 0; i < entered; i++) {
         communicators[i].leave();
@@ -125,6 +170,8 @@ public final class ScheduledExecutableGraph<W extends Work> implements Executabl
     engine.replace(captured);
     nodes = other.nodes();
     resources = resourcesOf(nodes);
+    shares = sharesOf(nodes);
+    operations = operationsOf(shares);
   }
 
   @SuppressWarnings("unchecked") // graphs of one backend have the same works

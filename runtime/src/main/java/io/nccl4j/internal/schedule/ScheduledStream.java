@@ -13,6 +13,7 @@ import io.nccl4j.internal.spi.EngineStream;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -22,6 +23,9 @@ import org.jspecify.annotations.Nullable;
  * @param <W> the backend's work
  */
 public final class ScheduledStream<W extends Work> extends Padded implements EngineStream {
+  private static final AtomicLong CREATED = new AtomicLong();
+
+  private final long number = CREATED.incrementAndGet();
   private final StreamEngine<W> engine;
   private @Nullable W first;
   private @Nullable W last;
@@ -34,6 +38,11 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
   /** What carries it out. */
   public StreamEngine<W> engine() {
     return engine;
+  }
+
+  @Override
+  public long number() {
+    return number;
   }
 
   @Override

@@ -4,6 +4,10 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.observe.OperationTally;
+import io.nccl4j.internal.observe.OperationTimer;
+import io.nccl4j.internal.observe.Recorder;
+import io.nccl4j.internal.observe.StallWatch;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.operation.Signature;
@@ -80,6 +84,9 @@ public abstract class Work {
 
   private long code;
 
+  /** Bytes of this rank's buffers for each of {@link #count}; −1 if blocks have counts. */
+  private long bytesPerCount = -1;
+
   /** What the ranks compare. */
   public int signature;
 
@@ -96,6 +103,11 @@ public abstract class Work {
   private int slot = FREE;
 
   private final boolean captured;
+
+  /** Null until somebody observes it. */
+  private @Nullable OperationTimer timer;
+
+  private @Nullable StallWatch stalls;
 
   /**
    * A work of a FIFO or of a graph.
@@ -142,7 +154,9 @@ public abstract class Work {
       DataType newType,
       ReduceOp newOp,
       int newRoot,
-      EngineStream newStream) {
+      EngineStream newStream,
+      int rank,
+      int nranks) {
     if (stream != newStream) {
       stream = newStream;
     }
@@ -154,6 +168,7 @@ public abstract class Work {
     op = newOp;
     root = newRoot;
     encode();
+    bytesPerCount = operation.varies() ? -1 : bytesOf(1, rank, nranks);
   }
 
   final void take() {
@@ -167,6 +182,10 @@ public abstract class Work {
   public final void free() {
     if (captured) {
       return;
+    }
+    OperationTimer running = timer;
+    if (running != null) {
+      running.end();
     }
     if (send != null) {
       send = null;
@@ -247,4 +266,82 @@ public abstract class Work {
     }
     return operation.hasCommonCounts() ? Signature.ofCounts(commonCounts(), nranks) : 0;
   }
+
+  /**
+   * Bytes of this rank's buffers: the larger of what it sends and what it receives.
+   *
+   * @param rank this one
+   */
+  final long bytes(int rank, int nranks) {
+    return bytesPerCount >= 0 ? count * bytesPerCount : bytesOf(count, rank, nranks);
+  }
+
+  private long bytesOf(long own, int rank, int nranks) {
+    long sent = sends(rank) ? elements(operation.sent(), own, sendCounts, nranks) : 0;
+    long received = receives(rank) ? elements(operation.received(), own, recvCounts, nranks) : 0;
+    return Math.max(sent, received) * type.byteSize();
+  }
+
+  private static long elements(Shape shape, long own, long[] counts, int nranks) {
+    return switch (shape) {
+      case NOTHING -> 0;
+      case ONE -> own;
+      case EACH -> own * nranks;
+      case VARYING -> {
+        long sum = 0;
+        for (long one : counts) {
+          sum += one;
+        }
+        yield sum;
+      }
+    };
+  }
+
+  // ---- for observers
+
+  /** It is submitted now, and somebody observes it. */
+  final void startTimer(OperationTally tally) {
+    OperationTimer known = timer;
+    if (known == null) {
+      known = new OperationTimer(new ObservedWork(this));
+      timer = known;
+    }
+    known.begin(tally);
+  }
+
+  /** All that it waited for is there; by its driver. */
+  public final void met() {
+    OperationTimer running = timer;
+    if (running != null) {
+      running.met();
+    }
+  }
+
+  /** It ends without success; by its driver, before it is given back. */
+  public final void broken() {
+    OperationTimer running = timer;
+    if (running != null) {
+      running.broken();
+    }
+  }
+
+  /** Whoever waits for it has found again that it is not complete. */
+  public final void waiting() {
+    if (Recorder.HERE.wantsStalls()) {
+      StallWatch known = stalls;
+      if (known == null) {
+        known = new StallWatch(new ObservedWork(this));
+        stalls = known;
+      }
+      known.waiting();
+    }
+  }
+
+  /** How it is carried out, once that is known; empty if the backend does not tell. */
+  protected String protocol() {
+    return "";
+  }
+
+  /** Whom or what it waits for, in words. */
+  protected abstract String awaited();
 }

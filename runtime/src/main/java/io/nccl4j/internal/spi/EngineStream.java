@@ -4,6 +4,9 @@ import io.nccl4j.Stream;
 
 /** How far a stream has come, for memory that it may still use. */
 public interface EngineStream extends Stream {
+  /** Its number among the streams of this process, from 1, in order of creation. */
+  long number();
+
   /**
    * Throws if it is closed or has failed.
    *

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.spi;
 
+import io.nccl4j.internal.observe.Recorder;
 import io.nccl4j.memory.MemoryPlace;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
@@ -76,8 +77,10 @@ public final class MemoryBook {
 
     /** Books an allocation. */
     public Booking book(MemoryPurpose purpose, MemoryPlace place, long bytes) {
+      Kind kind = new Kind(purpose, place);
+      record(kind, bytes);
       synchronized (MemoryBook.this) {
-        Booking booking = new Booking(this, new Kind(purpose, place));
+        Booking booking = new Booking(this, kind);
         bookings++;
         booking.set(bytes);
         return booking;
@@ -109,6 +112,12 @@ public final class MemoryBook {
               lines.add(new Line(name, kind.purpose, kind.place, sum.bytes, sum.peak, "booked"));
             }
           });
+    }
+
+    private void record(Kind kind, long taken) {
+      if (taken > 0 && Recorder.HERE.wantsAllocations()) {
+        Recorder.HERE.allocated(owner, kind.purpose.label(), kind.place.label(), taken);
+      }
     }
 
     private void add(Kind kind, long bytes) {
@@ -145,6 +154,7 @@ public final class MemoryBook {
     public void resize(long newBytes) {
       synchronized (MemoryBook.this) {
         requireOpen();
+        account.record(kind, newBytes - bytes);
         set(newBytes);
       }
     }

@@ -75,7 +75,8 @@ class CudaConcurrencyTest {
       CudaCommunicator leaves = (CudaCommunicator) rig.communicators.get(1);
       for (int i = 0; i < 1000; i++) {
         Team team = new Team("1");
-        CudaHealth health = new CudaHealth(stays.own().self(), team, new CudaHolders("1"));
+        CudaHealth health =
+            new CudaHealth(stays.own().self(), team, new CudaHolders("1"), stays.failureNotice());
         team.add(stays.own().self(), health, () -> false);
         Thread other =
             Thread.ofPlatform()

@@ -3,6 +3,7 @@ package io.nccl4j.internal.host;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
@@ -35,10 +36,15 @@ class AllocationTest {
    * operations allocate themselves is in every block.
    */
   private static void assertAllocatesNothing(String name, Operation operation) throws Exception {
+    assertAllocatesNothing(name, HostRanks.patient().build(), operation);
+  }
+
+  private static void assertAllocatesNothing(
+      String name, CommunicatorConfig config, Operation operation) throws Exception {
     long[] least = {Long.MAX_VALUE, Long.MAX_VALUE};
     int[] blocks = new int[2];
     CyclicBarrier both = new CyclicBarrier(2);
-    try (HostRanks ranks = new HostRanks(2, 65536)) {
+    try (HostRanks ranks = new HostRanks(2, 65536, config)) {
       ranks.run(
           rank -> {
             boolean clean = false;
@@ -86,6 +92,13 @@ class AllocationTest {
   @Test
   void asynchronousSums() throws Exception {
     assertAllocatesNothing("allReduce 8 B, asynchronous", (ranks, rank) -> ranks.sum(rank, 2));
+  }
+
+  /** Each place of the FIFO, here 32 of them, gets a clock when it is used for the first time. */
+  @Test
+  void timedSums() throws Exception {
+    CommunicatorConfig timed = HostRanks.patient().timesOperations(true).fifoBytes(4096).build();
+    assertAllocatesNothing("allReduce 8 B, timed", timed, sum(8));
   }
 
   @Test

@@ -12,9 +12,12 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ExecutableGraph;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
+import io.nccl4j.OperationCounters;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Work;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -33,8 +36,13 @@ class CountersTest {
   @Test
   void aNewCommunicatorHasDoneNothing() {
     try (HostRanks ranks = new HostRanks(2, 64)) {
+      CommunicatorCounters counters = counters(ranks, 0);
+      List<OperationCounters> operations = counters.operations();
       assertEquals(
-          new CommunicatorCounters(0, 0, 0, 0, 0, 0, 1 << 20, 0, 0, 0, 0), counters(ranks, 0));
+          new CommunicatorCounters(0, 0, 0, 0, 0, 0, 1 << 20, 0, 0, 0, 0, operations), counters);
+      assertEquals(Operation.count(), operations.size());
+      operations.forEach(
+          one -> assertEquals(new OperationCounters(one.operation(), 0, 0, 0, 0, 0, 0), one));
     }
   }
 

@@ -69,13 +69,17 @@ class PeerDeathTest {
 
   /** Lets all children join as ranks 1, 2 …; this process is rank 0. */
   private Communicator join(List<ChildJvm> ranks) throws Exception {
+    return join(ranks, HostRanks.patient().build());
+  }
+
+  private static Communicator join(List<ChildJvm> ranks, CommunicatorConfig config)
+      throws Exception {
     UniqueId id = UniqueId.create(Backend.HOST);
     for (int i = 0; i < ranks.size(); i++) {
       ranks.get(i).tell("join " + id + " " + (ranks.size() + 1) + " " + (i + 1));
     }
     Communicator own =
-        Communicator.initRank(
-            Device.get(Backend.HOST, 0), ranks.size() + 1, id, 0, HostRanks.patient().build());
+        Communicator.initRank(Device.get(Backend.HOST, 0), ranks.size() + 1, id, 0, config);
     for (ChildJvm rank : ranks) {
       rank.expect("joined");
     }
@@ -123,6 +127,23 @@ class PeerDeathTest {
       own.close();
     }
     return times;
+  }
+
+  /** Without any call or stream: it would be told late, or never. */
+  @Test
+  void anIdleRankIsToldByItsListener() throws Exception {
+    ChildJvm peer = child();
+    peer.expect("ready");
+    CompletableFuture<NcclException> told = new CompletableFuture<>();
+    CommunicatorConfig config =
+        HostRanks.patient().onFailure((communicator, failure) -> told.complete(failure)).build();
+    try (Communicator own = join(List.of(peer), config)) {
+      peer.kill();
+      NcclException failure = told.get(20, TimeUnit.SECONDS);
+      assertInstanceOf(PeerFailedException.class, failure);
+      assertEquals(List.of(1), failure.failedRanks());
+      assertEquals(Communicator.State.FAILED, own.state());
+    }
   }
 
   /** Returns when it failed. */

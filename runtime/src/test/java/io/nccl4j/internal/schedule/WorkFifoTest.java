@@ -34,6 +34,11 @@ class WorkFifoTest {
     public Communicator owner() {
       throw new UnsupportedOperationException("no communicator");
     }
+
+    @Override
+    protected String awaited() {
+      throw new UnsupportedOperationException("nobody waits");
+    }
   }
 
   private static WorkFifo<Item> fifo() {

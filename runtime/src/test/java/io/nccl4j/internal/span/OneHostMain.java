@@ -12,14 +12,15 @@ import io.nccl4j.SpanRanks;
 import io.nccl4j.Stream;
 import java.util.List;
 
-/** Two ranks that use a communicator, on one host or ({@code apart}) on two. */
+/** Two ranks that use a communicator, on one host, ({@code apart}) on two, or shown to JMX. */
 final class OneHostMain {
   private OneHostMain() {}
 
   public static void main(String[] arguments) throws Exception {
-    CommunicatorConfig config = CommunicatorConfig.defaults();
+    CommunicatorConfig config =
+        CommunicatorConfig.builder().jmx(arguments[0].equals("shown")).build();
     try (Communicators all =
-        arguments.length > 0 && arguments[0].equals("apart")
+        arguments[0].equals("apart")
             ? SpanRanks.join(new int[] {0, 1}, config, SpanRanks.inMemory(1))
             : Communicator.initAll(
                 List.of(Device.get(Backend.HOST, 0), Device.get(Backend.HOST, 1)), config)) {

@@ -11,11 +11,22 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Who stays on one machine pays nothing for the network, not even the loading of its classes. */
+/**
+ * Who stays on one machine pays nothing for the network, not even the loading of its classes; so
+ * with JMX and the flight recorder.
+ */
 @Timeout(60)
 final class OneHostTest {
   private static final List<String> ROOMS =
-      List.of("io.nccl4j.internal.span.", "io.nccl4j.internal.net.", "io.netty.");
+      List.of(
+          "io.nccl4j.internal.span.",
+          "io.nccl4j.internal.net.",
+          "io.netty.",
+          "io.nccl4j.internal.observe.jmx.",
+          "io.nccl4j.management.",
+          "java.lang.management.",
+          "javax.management.",
+          "jdk.jfr.internal.");
 
   @TempDir Path folder;
 
@@ -25,6 +36,25 @@ final class OneHostTest {
     assertTrue(apart.contains(Span.class.getName()), apart::toString);
     assertTrue(apart.contains("io.nccl4j.internal.net.PortCell"), apart::toString);
     assertEquals(List.of(), loaded("together"));
+  }
+
+  @Test
+  void whatIsNotInTheJavaRuntimeIsNotMissed() throws Exception {
+    for (String ranks : List.of("together", "shown")) {
+      try (ChildJvm child =
+          ChildJvm.start(
+              List.of(
+                  "--enable-native-access=ALL-UNNAMED",
+                  "--limit-modules=java.base,jdk.net",
+                  "-Dorg.apache.logging.log4j.simplelog.level=WARN"),
+              OneHostMain.class,
+              ranks)) {
+        if (ranks.equals("shown")) {
+          child.expect("WARN Beans jmx is on, but java.management is not in this Java runtime");
+        }
+        child.expect("used");
+      }
+    }
   }
 
   private List<String> loaded(String ranks) throws Exception {

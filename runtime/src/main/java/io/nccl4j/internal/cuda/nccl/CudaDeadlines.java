@@ -19,22 +19,32 @@ public final class CudaDeadlines extends Padded {
   /** A call that lasts so long waits for others: those that do not take some microseconds. */
   private static final int TICKS_TO_STUCK = 8;
 
+  /** Between two looks for faults of an idle communicator. */
+  private static final int TICKS_TO_LOOK = 16;
+
   private final NcclRank rank;
   private final Team team;
   private final CudaHealth health;
   private final long timeoutNanos;
+  private final boolean looksAlways;
+
   private volatile @Nullable Work calling;
   private volatile long callTick;
 
   /** Written before the tick. */
   private @Nullable Thread caller;
 
-  /** The deadline of a rank's operations. */
-  public CudaDeadlines(NcclRank rank, Team team, CudaHealth health) {
+  /**
+   * The deadline of a rank's operations.
+   *
+   * @param looksAlways whether faults are to be noticed while nobody waits
+   */
+  CudaDeadlines(NcclRank rank, Team team, CudaHealth health, boolean looksAlways) {
     this.rank = rank;
     this.team = team;
     this.health = health;
     this.timeoutNanos = rank.config().operationTimeout().toNanos();
+    this.looksAlways = looksAlways;
   }
 
   // ---- calls that do not return
@@ -64,6 +74,9 @@ public final class CudaDeadlines extends Padded {
 
   /** Looks after a call that has not returned for a while; for the watch. */
   void checkCall() {
+    if (looksAlways && CallWatch.now() % TICKS_TO_LOOK == 0) {
+      health.look();
+    }
     long begun = callTick;
     Work work = calling;
     long ticks = CallWatch.now() - begun;
@@ -99,6 +112,7 @@ public final class CudaDeadlines extends Padded {
 
   /** Fails when a work has been waited for longer than operations may take. */
   public void check(Work work, long waitedNanos) {
+    work.waiting();
     if (waitedNanos > timeoutNanos && health.failure() == null) {
       health.fail(late(work, true));
     }
@@ -135,6 +149,11 @@ public final class CudaDeadlines extends Padded {
 
   private List<Integer> absent(Work work) {
     return work.isCollective() ? team.absentRanks(rank, work.seq) : List.of();
+  }
+
+  /** What a work waits for, in words. */
+  public String missing(Work work) {
+    return team.missing(rank, work);
   }
 
   public String explain(Work work) {

@@ -3,6 +3,7 @@ package io.nccl4j.internal.cuda.nccl;
 import io.nccl4j.AbortedException;
 import io.nccl4j.Communicator.State;
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.schedule.FailureNotice;
 import io.nccl4j.internal.spi.Failures;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
@@ -17,6 +18,7 @@ public final class CudaHealth {
   private final Team team;
   private final NcclHandle nccl;
   private final CudaHolders holders;
+  private final FailureNotice notice;
   private final AtomicReference<@Nullable NcclException> failure = new AtomicReference<>();
 
   /** Why operations were stopped without ending the communicator. */
@@ -28,11 +30,12 @@ public final class CudaHealth {
   private volatile boolean told;
 
   /** The health of a rank. */
-  public CudaHealth(NcclRank rank, Team team, CudaHolders holders) {
+  public CudaHealth(NcclRank rank, Team team, CudaHolders holders, FailureNotice notice) {
     this.rank = rank;
     this.team = team;
     this.nccl = rank.handle();
     this.holders = holders;
+    this.notice = notice;
   }
 
   /** The first failure, null while there is none. */
@@ -105,6 +108,7 @@ public final class CudaHealth {
       return;
     }
     failedNanos = System.nanoTime();
+    notice.failed(cause);
     // First the reason: NCCL lets waiting ranks go, and says only that it was aborted.
     team.failed(rank, cause);
     if (nccl.abort(inCall)) {

@@ -6,6 +6,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.internal.schedule.ScheduledCommunicator;
 
 /**
  * One rank of a communicator as its works, streams and graphs see it: whether it goes on, how long
@@ -22,12 +23,12 @@ public final class CudaRank extends Padded {
   private volatile boolean closed;
 
   /** A rank that goes on. */
-  public CudaRank(Communicator communicator, NcclRank self, Team team) {
+  public CudaRank(ScheduledCommunicator<?> communicator, NcclRank self, Team team) {
     this.communicator = communicator;
     this.self = self;
     holders = new CudaHolders(self.name());
-    health = new CudaHealth(self, team, holders);
-    deadlines = new CudaDeadlines(self, team, health);
+    health = new CudaHealth(self, team, holders, communicator.failureNotice());
+    deadlines = new CudaDeadlines(self, team, health, communicator.failureNotice().isAwaited());
     pending = new CudaPending(self, health, deadlines);
   }
 

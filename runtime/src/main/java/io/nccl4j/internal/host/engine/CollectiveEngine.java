@@ -144,6 +144,7 @@ public final class CollectiveEngine extends Padded {
    */
   public int step(EngineWork w, int patience) {
     if (w.stage == EngineWork.SHOWN) {
+      w.met();
       finishLowLatency(w);
       return complete(w);
     }
@@ -157,6 +158,7 @@ public final class CollectiveEngine extends Padded {
       }
       w.lowLatency = isLowLatency(w);
       if (w.lowLatency && nranks == 1) {
+        w.met();
         finishLowLatency(w);
         return complete(w);
       }
@@ -167,6 +169,7 @@ public final class CollectiveEngine extends Padded {
       if (!peersPosted(w)) {
         return Step.BLOCKED;
       }
+      w.met();
       if (w.lowLatency) {
         finishLowLatency(w);
         return complete(w);

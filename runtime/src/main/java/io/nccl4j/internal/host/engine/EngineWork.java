@@ -79,6 +79,11 @@ public abstract class EngineWork extends Work {
     slowSince = 0;
   }
 
+  @Override
+  protected String protocol() {
+    return lowLatency ? "low latency" : staged ? "staged" : "direct";
+  }
+
   public HostBuffer sendBuffer() {
     return (HostBuffer) Objects.requireNonNull(send);
   }

@@ -20,6 +20,8 @@ import io.nccl4j.internal.host.life.ProcessGroup;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.host.memory.ProcessMemory;
+import io.nccl4j.internal.observe.Recorder;
+import io.nccl4j.internal.observe.Recorder.ConnectEvent;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.MemoryBook;
 import java.lang.foreign.MemorySegment;
@@ -143,6 +145,7 @@ public final class Joining<W extends Work> {
       throw e;
     }
     try (Membership membership = Rendezvous.join(id, joining.joiner(), config.initTimeout())) {
+      Recorder.HERE.met();
       joining.prepare(membership);
       joining.agree(membership);
     } catch (RuntimeException | Error e) {
@@ -227,9 +230,13 @@ public final class Joining<W extends Work> {
 
   private MemorySegment map(Member member, Membership membership) {
     int file = membership.takeHeapFd(member.process());
+    ConnectEvent event = Recorder.HERE.connect("shared memory", "process " + member.pid(), true);
     try {
-      return ProcessMemory.self().mapPeer(member, file);
+      MemorySegment heap = ProcessMemory.self().mapPeer(member, file);
+      event.ended("");
+      return heap;
     } catch (LibcException e) {
+      event.ended(String.valueOf(e.getMessage()));
       throw new SystemErrorException(
               "rank "
                   + rank

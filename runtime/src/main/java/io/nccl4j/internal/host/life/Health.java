@@ -10,6 +10,7 @@ import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.News;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.layout.Reason;
+import io.nccl4j.internal.schedule.FailureNotice;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.MemorySegment;
@@ -35,6 +36,7 @@ public final class Health implements Accord, Outside.Own {
   private final int nranks;
   private final Activity<?> activity;
   private final long timeoutNanos;
+  private final FailureNotice notice;
 
   /** Whether deaths are noted in another control block than this communicator's. */
   private final boolean splitOff;
@@ -49,7 +51,12 @@ public final class Health implements Accord, Outside.Own {
 
   /** A rank that has not failed. */
   public Health(
-      int rank, LocalPart part, Explanation explanation, Activity<?> activity, long timeoutNanos) {
+      int rank,
+      LocalPart part,
+      Explanation explanation,
+      Activity<?> activity,
+      long timeoutNanos,
+      FailureNotice notice) {
     this.control = part.control();
     this.part = part;
     this.explanation = explanation;
@@ -57,6 +64,7 @@ public final class Health implements Accord, Outside.Own {
     this.rank = rank;
     this.nranks = part.nranks();
     this.timeoutNanos = timeoutNanos;
+    this.notice = notice;
     this.splitOff = !part.group().isIn(control);
   }
 
@@ -128,6 +136,7 @@ public final class Health implements Accord, Outside.Own {
     }
     control.advanceEpoch();
     failure = cause;
+    notice.failed(cause);
     Outside others = outside;
     if (others != null) {
       others.tell();
@@ -235,6 +244,7 @@ public final class Health implements Accord, Outside.Own {
 
   /** Notes since when a work waits, and fails when its deadline has passed. */
   public void checkDeadline(EngineWork work, long now) {
+    work.waiting();
     if (work.slowSince == 0) {
       work.slowSince = now;
     } else if (now - work.slowSince > timeoutNanos) {

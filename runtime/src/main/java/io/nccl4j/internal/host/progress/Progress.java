@@ -69,6 +69,13 @@ public final class Progress {
       Driven[] longer = Arrays.copyOf(streams, streams.length + 1);
       longer[streams.length] = stream;
       streams = longer;
+    }
+    watch();
+  }
+
+  /** Sees to it that failures of peers are noticed, streams or none. */
+  public static void watch() {
+    synchronized (LOCK) {
       if (!TICKER.isStarted()) {
         TICKER.start();
       }

@@ -2,6 +2,8 @@ package io.nccl4j.internal.net.netty;
 
 import io.nccl4j.internal.net.NetworkConfig;
 import io.nccl4j.internal.net.Port;
+import io.nccl4j.internal.observe.Recorder;
+import io.nccl4j.internal.observe.Recorder.ConnectEvent;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -13,6 +15,7 @@ import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.socket.nio.NioChannelOption;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
+import java.net.SocketAddress;
 import java.net.SocketOption;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
@@ -62,6 +65,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final FrameBuffer frames = new FrameBuffer();
   private final long since = System.nanoTime();
   private final @Nullable Peer dialed;
+  private final ConnectEvent event;
   private @Nullable Peer peer;
   private @Nullable UUID from;
   private @Nullable UUID proved;
@@ -90,6 +94,19 @@ final class Connection extends ChannelInboundHandlerAdapter {
     this.dialed = dialed;
     handshake = new Handshake(config);
     stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
+    SocketAddress other = dialed == null ? channel.remoteAddress() : dialed.address.socket();
+    event =
+        Recorder.HERE.connect(tls == null ? "TCP" : "TLS", String.valueOf(other), dialed != null);
+  }
+
+  /** It carries frames from now on. */
+  void opened() {
+    event.ended("");
+  }
+
+  /** It can't be made. */
+  void notOpened(String why) {
+    event.ended(why);
   }
 
   /** It carries nothing, and notices that the other end's machine is out of reach. */
@@ -436,6 +453,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
     Peer lost = peer;
     if (lost == null && dialed != null && dialed.dialing() == this) {
       lost = dialed;
+    }
+    if (stage != Stage.FRAMES && stage != Stage.NOTHING) {
+      notOpened(why);
     }
     if (lost != null && !hasLeft) {
       port.failed(lost, why);

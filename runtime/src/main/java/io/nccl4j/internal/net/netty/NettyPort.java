@@ -155,7 +155,9 @@ final class NettyPort implements Port {
         .addListener(
             done -> {
               if (!done.isSuccess() && peer.dialing() == connection) {
-                failed(peer, "it can't be connected to: " + done.cause().getMessage());
+                String why = "it can't be connected to: " + done.cause().getMessage();
+                connection.notOpened(why);
+                failed(peer, why);
               }
             });
   }
@@ -198,6 +200,7 @@ final class NettyPort implements Port {
 
   void opened(Connection connection, Peer peer) {
     strangers.remove(connection);
+    connection.opened();
     if (connection.watches()) {
       connection.keepAlive();
       peer.watch(connection);

@@ -1,8 +1,11 @@
 package io.nccl4j.internal.net.ucx;
 
 import io.nccl4j.bindings.UcpWorker;
+import io.nccl4j.internal.observe.Recorder;
+import io.nccl4j.internal.observe.Recorder.ConnectEvent;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.BiConsumer;
 
 /** Opens and closes the endpoints of a port. */
@@ -36,10 +39,12 @@ final class UcxEndpoints {
     if (peer.endpoint != UcxPeer.NONE || peer.error() != null) {
       return;
     }
+    peer.event = Recorder.HERE.connect("UCX", "peer " + peer.number, true);
     try {
       peer.endpoint = worker.open(peer.address.worker(), peer.number);
     } catch (IllegalStateException e) {
       onFailure.accept(peer, "it can't be connected to: " + e.getMessage());
+      tell(peer);
       return;
     }
     peer.since = System.nanoTime();
@@ -57,10 +62,26 @@ final class UcxEndpoints {
   /** Moves on those that are being opened or closed. */
   void settle() {
     if (!connecting.isEmpty()) {
-      connecting.removeIf(this::isConnected);
+      connecting.removeIf(this::isOver);
     }
     if (!closing.isEmpty()) {
       closing.removeIf(this::hasClosed);
+    }
+  }
+
+  private boolean isOver(UcxPeer peer) {
+    if (!isConnected(peer)) {
+      return false;
+    }
+    tell(peer);
+    return true;
+  }
+
+  private static void tell(UcxPeer peer) {
+    ConnectEvent event = peer.event;
+    if (event != null) {
+      peer.event = null;
+      event.ended(Objects.requireNonNullElse(peer.error(), ""));
     }
   }
 

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.net.ucx;
 
 import io.nccl4j.internal.net.Expected;
+import io.nccl4j.internal.observe.Recorder.ConnectEvent;
 import org.jspecify.annotations.Nullable;
 
 /** What a port knows of another one: its endpoint, what is to leave, what it is to bring. */
@@ -27,6 +28,9 @@ final class UcxPeer {
 
   /** When it was connected to, by {@link System#nanoTime}. */
   long since;
+
+  /** Ends when it has answered or failed. */
+  @Nullable ConnectEvent event;
 
   /** The request that closes its endpoint. */
   long closing = NONE;

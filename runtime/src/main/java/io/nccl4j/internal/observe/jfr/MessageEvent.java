@@ -1,0 +1,19 @@
+package io.nccl4j.internal.observe.jfr;
+
+import jdk.jfr.Description;
+import jdk.jfr.Enabled;
+import jdk.jfr.Label;
+import jdk.jfr.Name;
+
+/** A send, a receive or a one-sided operation of one rank. */
+@Name("io.nccl4j.Message")
+@Label("Message")
+@Description(
+    "A send, receive or one-sided operation of one rank, from being submitted to being known to be"
+        + " complete")
+@Enabled(false)
+final class MessageEvent extends OperationFields {
+  @Label("Peer")
+  @Description("The other rank; -1 where there is none")
+  int peer;
+}
