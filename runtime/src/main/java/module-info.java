@@ -1,7 +1,6 @@
 /** The API of nccl4j and its backends: {@code host} on CPUs, {@code cuda} on GPUs. */
 module io.nccl4j.runtime {
   requires io.nccl4j.bindings;
-  requires jdk.jfr;
   requires jdk.net;
   requires org.apache.logging.log4j;
   requires static io.netty.buffer;

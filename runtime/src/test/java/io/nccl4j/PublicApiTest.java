@@ -122,9 +122,12 @@ final class PublicApiTest {
 
   /** The types of all that programs can call, read, catch or extend. */
   private static Stream<JavaClass> mentioned(JavaClass type) {
-    Stream<JavaType> parents = Stream.concat(type.getSuperclass().stream(), type.getInterfaces().stream());
+    Stream<JavaType> parents =
+        Stream.concat(type.getSuperclass().stream(), type.getInterfaces().stream());
     Stream<JavaType> fields =
-        type.getFields().stream().filter(field -> isOpen(field.getModifiers())).map(JavaField::getType);
+        type.getFields().stream()
+            .filter(field -> isOpen(field.getModifiers()))
+            .map(JavaField::getType);
     Stream<JavaType> calls =
         type.getCodeUnits().stream()
             .filter(unit -> isOpen(unit.getModifiers()))
