@@ -41,7 +41,7 @@ final class ReleaseTest {
   private static final long MAVEN_SECONDS = 1500;
   private static final Set<String> MODULES = Set.of("bindings", "runtime", "bench", "cli");
 
-  @TempDir Path folder;
+  @TempDir static Path folder;
 
   private Path tree;
   private Path staging;
