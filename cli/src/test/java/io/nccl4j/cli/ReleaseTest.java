@@ -154,7 +154,8 @@ final class ReleaseTest {
   private static void maven(Path tree, Map<String, String> environment, String... arguments)
       throws Exception {
     List<String> command = new ArrayList<>(List.of("mvn", "-B", "-q", "-Prelease"));
-    command.addAll(List.of("-Dgpg.skip", "-Dexec.skip", "-Dmaven.test.skip"));
+    command.addAll(
+        List.of("-Dgpg.skip", "-Dexec.skip", "-Dmaven.test.skip", "-Dmaven.install.skip"));
     command.addAll(List.of(arguments));
     ProcessBuilder maven = new ProcessBuilder(command).directory(tree.toFile());
     maven.environment().putAll(environment);
