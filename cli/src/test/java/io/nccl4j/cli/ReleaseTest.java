@@ -31,6 +31,7 @@ import picocli.CommandLine;
  * A release that goes to a folder: complete, built twice with the same bytes, and used by a project
  * that knows nothing else. Copies of the tree are built, so that the tree itself stays as it is.
  */
+@Tag("packaged")
 @Tag("long")
 @Timeout(3600)
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
@@ -56,10 +57,8 @@ final class ReleaseTest {
 
   @AfterAll
   void forget() throws IOException {
-    try (Stream<Path> ours = list(localRepository().resolve("io/nccl4j"))) {
-      for (Path artifact : ours.toList()) {
-        delete(artifact.resolve(VERSION));
-      }
+    for (Path artifact : list(localRepository().resolve("io/nccl4j"))) {
+      delete(artifact.resolve(VERSION));
     }
   }
 
@@ -99,8 +98,8 @@ final class ReleaseTest {
     maven(second, Map.of("TZ", "Asia/Tokyo", "LC_ALL", "C"), "package");
     int jars = 0;
     for (String module : MODULES) {
-      try (Stream<Path> built = list(tree.resolve(module).resolve("target"))) {
-        for (Path jar : built.filter(file -> file.toString().endsWith(".jar")).toList()) {
+      for (Path jar : list(tree.resolve(module).resolve("target"))) {
+        if (jar.toString().endsWith(".jar")) {
           assertEquals(
               -1, Files.mismatch(jar, second.resolve(tree.relativize(jar))), jar::toString);
           jars++;
@@ -123,15 +122,13 @@ final class ReleaseTest {
             "process-classes");
     maven.environment().put("JAVA_HOME", System.getProperty("java.home"));
     Consumer.output(maven.directory(project.toFile()), MAVEN_SECONDS);
-    try (Stream<Path> jars = list(project.resolve("target/dependency"))) {
-      Consumer consumer = new Consumer(project.resolve("target/classes"), jars.toList());
-      assertEquals(
-          Set.of("jspecify", "log4j-api", "nccl4j-bindings", "nccl4j-runtime"),
-          consumer.jars().stream()
-              .map(jar -> jar.getFileName().toString().replaceFirst("-\\d.*", ""))
-              .collect(Collectors.toSet()));
-      consumer.runs(VERSION, folder.resolve("image"));
-    }
+    List<Path> jars = list(project.resolve("target/dependency"));
+    assertEquals(
+        Set.of("jspecify", "log4j-api", "nccl4j-bindings", "nccl4j-runtime"),
+        jars.stream()
+            .map(jar -> jar.getFileName().toString().replaceFirst("-\\d.*", ""))
+            .collect(Collectors.toSet()));
+    new Consumer(project.resolve("target/classes"), jars).runs(VERSION, folder.resolve("image"));
   }
 
   @Test
@@ -210,8 +207,13 @@ final class ReleaseTest {
     }
   }
 
-  private static Stream<Path> list(Path folder) throws IOException {
-    return Files.isDirectory(folder) ? Files.list(folder) : Stream.empty();
+  private static List<Path> list(Path folder) throws IOException {
+    if (!Files.isDirectory(folder)) {
+      return List.of();
+    }
+    try (Stream<Path> files = Files.list(folder)) {
+      return files.toList();
+    }
   }
 
   private static void delete(Path folder) throws IOException {
