@@ -11,6 +11,7 @@ import java.util.ServiceLoader;
  * The runtime behind the static factories of this package, found once by {@link ServiceLoader}.
  * Programs use the factories; runtimes implement this interface.
  */
+@Unstable
 public interface Provider {
   /**
    * The runtime.

@@ -3,6 +3,7 @@ package io.nccl4j.cuda;
 import io.nccl4j.Device;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.Unstable;
 
 /**
  * An address for the memory of several devices: writes reach every device's copy, and reads can
@@ -13,6 +14,7 @@ import io.nccl4j.InvalidUsageException;
  * Memory can be bound and mapped once all devices have been added, in whichever process: binding
  * waits for them inside CUDA, without a deadline, so let the processes meet in between.
  */
+@Unstable
 public interface MulticastMemory extends PhysicalMemory {
   /** How many devices it joins. */
   int devices();

@@ -12,6 +12,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Provider;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.Unstable;
 import io.nccl4j.internal.check.Require;
 import io.nccl4j.memory.MemoryPool;
 import java.time.Duration;
@@ -32,6 +33,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Threads.</b> As for {@link Communicator}: one at a time.
  */
+@Unstable
 public interface NcclCommunicator extends Communicator {
   /**
    * Returns {@code communicator} as one of NCCL's.

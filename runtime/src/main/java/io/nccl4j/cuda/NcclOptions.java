@@ -5,6 +5,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Setting;
+import io.nccl4j.Unstable;
 import io.nccl4j.internal.check.Require;
 import io.nccl4j.memory.MemoryOptions;
 import io.nccl4j.memory.MemoryQuery;
@@ -27,6 +28,7 @@ import org.jspecify.annotations.Nullable;
  * <p>The communicator's name goes to NCCL as its {@code commName} (2.27 or newer), which appears in
  * its log and its RAS client.
  */
+@Unstable
 public final class NcclOptions implements MemoryOptions {
   /** A field of {@code ncclConfig_t} that a program may set. */
   public enum Option {

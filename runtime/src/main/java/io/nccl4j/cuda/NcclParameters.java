@@ -3,6 +3,7 @@ package io.nccl4j.cuda;
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Provider;
+import io.nccl4j.Unstable;
 import java.util.List;
 import java.util.Optional;
 
@@ -16,6 +17,7 @@ import java.util.Optional;
  * <p>All methods throw {@link BackendUnavailableException} without the cuda backend, and {@link
  * InvalidUsageException} with an older NCCL. Any thread may call them.
  */
+@Unstable
 public final class NcclParameters {
   private NcclParameters() {}
 

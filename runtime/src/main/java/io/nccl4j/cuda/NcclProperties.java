@@ -1,5 +1,7 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.Unstable;
+
 /**
  * NCCL's properties of a communicator, {@code ncclCommProperties_t}.
  *
@@ -14,6 +16,7 @@ package io.nccl4j.cuda;
  * @param hostRmaSupport whether {@link NcclCommunicator#putSignal} works
  * @param railedGinType as {@code ginType}, within a rail
  */
+@Unstable
 public record NcclProperties(
     int rank,
     int nranks,

@@ -3,11 +3,13 @@ package io.nccl4j.cuda;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.UniqueId;
+import io.nccl4j.Unstable;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 
 /** What the runtime does for this package; see {@link io.nccl4j.Provider#get(Class)}. */
+@Unstable
 public interface NcclProvider {
   /** See {@link NcclCommunicator#join}. */
   NcclCommunicator joinGrowing(

@@ -1,6 +1,7 @@
 package io.nccl4j.memory;
 
 import io.nccl4j.Provider;
+import io.nccl4j.Unstable;
 import java.util.List;
 
 /**
@@ -11,6 +12,7 @@ import java.util.List;
  * @param query the query
  * @param lines what will be taken
  */
+@Unstable
 public record MemoryPrediction(MemoryQuery query, List<Line> lines) {
   /** When memory is taken. */
   public enum When {

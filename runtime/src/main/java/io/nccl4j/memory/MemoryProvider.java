@@ -2,8 +2,10 @@ package io.nccl4j.memory;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.Device;
+import io.nccl4j.Unstable;
 
 /** What the runtime does for this package; see {@link io.nccl4j.Provider#get(Class)}. */
+@Unstable
 public interface MemoryProvider {
   /** See {@link MemoryPrediction#of}. */
   MemoryPrediction predict(MemoryQuery query);

@@ -3,6 +3,7 @@ package io.nccl4j.internal.bootstrap;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.bindings.Memory;
 import io.nccl4j.internal.spi.Failures;
+import io.nccl4j.internal.spi.LibraryVersion;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -149,8 +150,7 @@ record Seat(
   }
 
   private static String libraryVersion() {
-    String version = Seat.class.getPackage().getImplementationVersion();
-    byte[] bytes = (version == null ? "development" : version).getBytes(StandardCharsets.UTF_8);
+    byte[] bytes = LibraryVersion.text().getBytes(StandardCharsets.UTF_8);
     return new String(
         Arrays.copyOf(bytes, Math.min(bytes.length, MAX_BUILD_BYTES)), StandardCharsets.US_ASCII);
   }

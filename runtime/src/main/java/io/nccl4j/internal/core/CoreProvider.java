@@ -29,6 +29,7 @@ import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.spi.BackendDevice;
 import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
+import io.nccl4j.internal.spi.LibraryVersion;
 import io.nccl4j.internal.spi.MemoryOwner;
 import io.nccl4j.internal.spi.NcclRuntime;
 import io.nccl4j.internal.spi.SmallFloats;
@@ -376,7 +377,6 @@ public final class CoreProvider
 
   @Override
   public String version() {
-    String version = CoreProvider.class.getPackage().getImplementationVersion();
-    return version == null ? "0.1.0-SNAPSHOT" : version;
+    return LibraryVersion.text();
   }
 }
