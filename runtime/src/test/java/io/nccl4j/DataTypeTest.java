@@ -3,9 +3,11 @@ package io.nccl4j;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.util.Locale;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** The names by which users know types. */
+@Tag("parallel")
 final class DataTypeTest {
   @Test
   void everyTypeHasTheNameOfNcclTestsAndThatOfItsConstant() {

@@ -23,6 +23,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -33,6 +34,7 @@ import org.junit.jupiter.api.io.TempDir;
  * that is what a plain loop without ranks calculates.
  */
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 final class ExamplesTest {
   private static final Path PAGE = Pages.ROOT.resolve("docs/examples.md");
   private static final int LONGEST_PROGRAM = 120;

@@ -14,9 +14,11 @@ import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** docs/observe.md shows the settings that are in the jar, and names all that can be seen. */
+@Tag("parallel")
 final class ObservePageTest {
   private static final Path PAGE = Pages.ROOT.resolve("docs/observe.md");
   private static final Pattern EVENT = Pattern.compile("<event name=\"io\\.nccl4j\\.(\\w+)\">");

@@ -24,11 +24,13 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 
 /** What programs see of the module: only its own exported types, and which of them may change. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
+@Tag("parallel")
 final class PublicApiTest {
   private static final Pattern EXPORTS = Pattern.compile("exports ([\\w.]+);");
   private static final Pattern SECTION =

@@ -25,6 +25,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.NullMarked;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -37,6 +38,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * method is a whole program, and the next {@code text} block is what it prints.
  */
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 final class ReadmeExampleTest {
   private static final Path ROOT = Pages.ROOT;
   private static final Pattern CLASS = Pattern.compile("^public class (\\w+)", Pattern.MULTILINE);

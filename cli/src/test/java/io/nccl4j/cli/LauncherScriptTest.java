@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -18,6 +19,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** The two scripts that start Java, with a Java that only prints its arguments. */
 @Timeout(60)
+@Tag("parallel")
 final class LauncherScriptTest {
   private static final String VECTORS = "--add-modules jdk.incubator.vector ";
 

@@ -22,6 +22,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Whole commands in this process, on the host backend. */
 @Timeout(120)
+@Tag("parallel")
 class MainTest {
   @TempDir Path folder;
 

@@ -26,6 +26,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** Runs of several processes on the host backend. */
 @Tag("process")
 @Timeout(240)
+@Tag("parallel")
 class ProcessRunTest {
   private static final String SHORT = "allreduce --backend host -b 8 -e 128 -f 4 -n 5 -w 0";
   // 131072 sizes take far longer than any test, which ends it.

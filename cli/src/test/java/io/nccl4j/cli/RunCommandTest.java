@@ -21,6 +21,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** What the command adds to RankProcesses, which has its own test. */
 @Tag("process")
 @Timeout(240)
+@Tag("parallel")
 class RunCommandTest {
   private static final String ALL_REDUCE =
       "allreduce --backend host -b 8 -e 128 -f 4 -n 5 -w 0 --no-progress";

@@ -20,7 +20,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
-import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
@@ -30,7 +29,6 @@ import org.junit.jupiter.params.provider.EnumSource;
  * once.
  */
 @Timeout(120)
-@Isolated
 class SharedMemoryTest {
   /** One connection between two ranks: 2 channels of 9641984 + 8192 B, whole pages. */
   private static final long NEED = 2L * 2 * (9_641_984 + 8192);

@@ -13,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -21,6 +22,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Commands on the cuda backend, over stand-ins for NVIDIA's libraries, in JVMs of their own. */
 @Timeout(600)
+@Tag("parallel")
 class StandInTest {
   @TempDir Path folder;
 

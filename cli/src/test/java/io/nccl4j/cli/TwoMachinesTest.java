@@ -28,6 +28,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * What runs in one reaches the other only by TCP.
  */
 @Timeout(300)
+@Tag("parallel")
 class TwoMachinesTest {
   private static final int PORT = 29_400;
   private static final String ALL_RIGHT = "# Out of bounds values : 0 OK";

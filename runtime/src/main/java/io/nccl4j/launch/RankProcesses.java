@@ -241,7 +241,7 @@ public final class RankProcesses implements AutoCloseable {
       input.write(RankCommand.GO);
     } catch (IOException e) {
       // It has ended already; at least it must not wait for this any more.
-      child.process.destroyForcibly();
+      kill(child);
     }
   }
 
@@ -313,7 +313,7 @@ public final class RankProcesses implements AutoCloseable {
       }
       finish();
     } catch (InterruptedException | RuntimeException e) {
-      running.forEach(child -> child.process.destroyForcibly());
+      running.forEach(RankProcesses::kill);
       exit.completeExceptionally(e);
     }
   }
@@ -357,8 +357,13 @@ public final class RankProcesses implements AutoCloseable {
       } else {
         child.process.descendants().forEach(ProcessHandle::destroyForcibly);
       }
-      child.process.destroyForcibly();
+      kill(child);
     }
+  }
+
+  /** Without closing its pipes, as the process object would: what it has written is passed on. */
+  private static void kill(Child child) {
+    child.process.toHandle().destroyForcibly();
   }
 
   private void enter(Phase next, long nanos) {

@@ -14,12 +14,14 @@ import com.tngtech.archunit.lang.ArchRule;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
+import org.junit.jupiter.api.Tag;
 
 /**
  * Holds the import rules of {@code docs/architecture.md}: who may use whom, and where native calls
  * and incubating modules live. A package that doesn't exist yet breaks no rule.
  */
 @AnalyzeClasses(packages = "io.nccl4j", importOptions = ImportOption.DoNotIncludeTests.class)
+@Tag("parallel")
 final class ArchitectureTest {
   private static final String API = "io.nccl4j";
   private static final String API_MEMORY = API + ".memory";

@@ -33,14 +33,12 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.function.Executable;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * What calls on arrays refuse, and what they take and give back; their results are rows of {@link
  * ConformanceTest}.
  */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class ArrayCallsTest {
   /** Bytes of heap that a call may allocate, even where nothing is inlined. */
   private static final long MOST = 256;

@@ -37,11 +37,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.function.Executable;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** What goes in and out of buffers without a stream: arrays, segments, NIO buffers, the memory. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class BufferAccessTest {
   private static final int BYTES = 4096;
 

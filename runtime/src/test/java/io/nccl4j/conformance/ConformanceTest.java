@@ -20,6 +20,7 @@ import org.junit.jupiter.params.provider.MethodSource;
  * alone with the properties nccl4j.test.seed and nccl4j.test.case (the number in its description).
  */
 @Timeout(value = 4, unit = TimeUnit.HOURS, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class ConformanceTest {
   static Stream<Arguments> inProcess() {
     return Stream.of(RankLayout.THREADS, RankLayout.VIRTUAL_THREADS, RankLayout.ONE_THREAD)

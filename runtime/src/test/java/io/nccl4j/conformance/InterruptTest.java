@@ -30,14 +30,12 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** An interrupt ends every wait, soon, and leaves what the wait's call says. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class InterruptTest {
   /**
    * Far below every deadline of {@link TestBackend#CONFIG}, and above what a busy machine needs to

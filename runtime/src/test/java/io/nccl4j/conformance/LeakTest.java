@@ -28,12 +28,10 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** Communicators that come and go leave nothing behind. */
 @EnabledOnOs(OS.LINUX)
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class LeakTest {
   private static final int WARM_UP = 20;
   private static final int LIVES = 200;

@@ -41,6 +41,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 @Tag("process")
 @Timeout(120)
+@Tag("parallel")
 class RankProcessesTest {
   private static final Duration LONG = Duration.ofSeconds(60);
   private static final Duration SHORT_GRACE = Duration.ofMillis(200);

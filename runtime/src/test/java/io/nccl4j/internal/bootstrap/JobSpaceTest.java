@@ -32,6 +32,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Two processes on two machines whose launcher has a key-value space, as MPICH's has. */
 @Tag("process")
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 final class JobSpaceTest {
   private static final int SIZE = 2;
 

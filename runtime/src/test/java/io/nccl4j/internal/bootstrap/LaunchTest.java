@@ -14,6 +14,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.Launch;
 import io.nccl4j.NcclException;
+import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.diagnose.Diagnosis;
@@ -38,6 +39,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -49,6 +51,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Environments as launchers make them, and the folder where the unique id is left. */
 @Timeout(60)
+@Tag("parallel")
 class LaunchTest {
   private static final Duration SOON = Duration.ofMillis(50);
 
@@ -649,7 +652,7 @@ class LaunchTest {
     UniqueId id = UniqueId.readFrom(file, SOON);
     contains(
         "if " + file + " is an earlier job's, remove it: rm '" + file + "'",
-        SystemErrorException.class,
+        PeerFailedException.class,
         () -> Communicator.initRank(Device.get(Backend.HOST, 0), 2, id, 0));
   }
 

@@ -12,12 +12,14 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Where ranks meet by what torchrun and Slurm say, and a secret. */
+@Tag("parallel")
 class LauncherAddressTest {
   private static final String SECRET = "0123456789abcdef";
 

@@ -23,6 +23,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -32,6 +33,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Where ranks meet over the network, as variables say it. */
 @Timeout(60)
+@Tag("parallel")
 class MeetingAddressTest {
   private static final String SECRET = "0123456789abcdef";
   private static final Duration SOON = Duration.ofMillis(300);

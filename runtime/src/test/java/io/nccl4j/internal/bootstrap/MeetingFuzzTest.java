@@ -29,6 +29,7 @@ import org.junit.jupiter.api.Test;
  * What arrives at a rendezvous over TCP, altered and cut off: strangers change nothing, and a
  * member that breaks the rules ends it for all, in time and with a reason.
  */
+@Tag("parallel")
 final class MeetingFuzzTest {
   private static final InetAddress HERE = InetAddress.getLoopbackAddress();
   private static final Duration LONG = Duration.ofSeconds(60);

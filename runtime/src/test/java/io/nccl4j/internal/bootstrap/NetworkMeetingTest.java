@@ -48,6 +48,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -56,6 +57,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Ranks that meet over TCP, what keeps them from it, and what strangers do at the port. */
 @Timeout(60)
+@Tag("parallel")
 class NetworkMeetingTest {
   private static final Duration LONG = Duration.ofSeconds(30);
   private static final Duration SOON = Duration.ofMillis(300);

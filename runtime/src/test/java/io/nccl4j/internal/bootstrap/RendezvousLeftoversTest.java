@@ -19,14 +19,12 @@ import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * What a rendezvous leaves in this process: no thread, and no descriptor. Nothing else may run
  * meanwhile.
  */
 @Timeout(60)
-@Isolated
 class RendezvousLeftoversTest {
   private TestHeap heap;
 

@@ -54,6 +54,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
+@Tag("parallel")
 class RendezvousTest {
   static final Duration LONG = Duration.ofSeconds(30);
 

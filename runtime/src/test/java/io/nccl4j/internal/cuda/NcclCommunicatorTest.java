@@ -5,12 +5,14 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Assertions;
 import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.TestFactory;
 
 /**
  * What only NCCL's communicators can do, over stand-ins of its newest and its oldest release. A
  * process can load one: each release has a child process, which runs the trials.
  */
+@Tag("parallel")
 class NcclCommunicatorTest {
   @TestFactory
   List<DynamicTest> newestRelease() throws InterruptedException {

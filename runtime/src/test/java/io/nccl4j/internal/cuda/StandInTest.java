@@ -24,12 +24,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The stand-ins pass their own test, and a release has only the functions it had. */
 @SuppressWarnings("restricted")
+@Tag("parallel")
 class StandInTest {
   @ParameterizedTest
   @ValueSource(ints = {StandIn.NCCL_2_18, StandIn.NCCL_2_19, StandIn.NCCL_2_30})

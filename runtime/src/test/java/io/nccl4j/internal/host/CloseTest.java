@@ -35,11 +35,9 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** The end of a communicator: leaving early, unfinished work, shared streams, open groups. */
 @Timeout(value = 30, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class CloseTest {
   private static final int BYTES = 4096;
   private static final CommunicatorConfig QUICK =

@@ -21,6 +21,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 /** What is beyond the limit of a control group is refused; it would be the end of the process. */
 @Tag("process")
 @Timeout(value = 180, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class ControlGroupTest {
   private static final Path MOUNT = Path.of("/sys/fs/cgroup");
   private static final long LIMIT = 512L << 20;

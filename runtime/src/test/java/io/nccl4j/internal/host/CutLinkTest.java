@@ -28,6 +28,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class CutLinkTest {
   private static final int NRANKS = 4;
   private static final int PORT = 29_401;

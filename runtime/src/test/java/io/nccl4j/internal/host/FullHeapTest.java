@@ -21,6 +21,7 @@ import org.junit.jupiter.api.Timeout;
 /** A process without free Java heap lives, and does its part. */
 @Tag("process")
 @Timeout(120)
+@Tag("parallel")
 class FullHeapTest {
   private static final List<String> SMALL_HEAP =
       List.of("--enable-native-access=ALL-UNNAMED", "-Xmx24m");

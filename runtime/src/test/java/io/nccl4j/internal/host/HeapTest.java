@@ -23,13 +23,11 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * What is allocated is there and apart from everything else; what is freed goes back to the system.
  */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class HeapTest {
   private static final Device DEVICE = Device.get(Backend.HOST, 0);
 

@@ -31,7 +31,6 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -51,7 +50,6 @@ import org.junit.jupiter.params.provider.CsvSource;
  * </ul>
  */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class HostFaultTest {
   /** What goes wrong. */
   enum Fault {

@@ -42,12 +42,10 @@ import java.util.function.Supplier;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Each byte of the host backend is on somebody's account, as long as it is taken. */
-@Isolated
 class HostMemoryTest {
   private static final int ORDINAL = 900;
 

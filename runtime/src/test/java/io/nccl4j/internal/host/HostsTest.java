@@ -25,6 +25,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class HostsTest {
   private static final List<String> HOSTS = List.of("a", "a", "b", "b");
 

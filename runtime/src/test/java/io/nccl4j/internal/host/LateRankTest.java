@@ -34,6 +34,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
  * soon as it has failed; and no buffer that is said to be quiet changes.
  */
 @Timeout(value = 600, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class LateRankTest {
   private static final int COUNT = 16 << 20;
   private static final int QUIET = 0x77777777;

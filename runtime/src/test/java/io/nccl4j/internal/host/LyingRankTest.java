@@ -261,7 +261,7 @@ class LyingRankTest {
     lieAsCreator(
         (one, oneBytes) -> LyingCreator.table(process, HEAP_BYTES, one, oneBytes, CONTROL),
         verdict);
-    refused(verdict == null ? "SystemErrorException" : "InternalErrorException", text);
+    refused(verdict == null ? "PeerFailedException" : "InternalErrorException", text);
   }
 
   // ---- control blocks

@@ -31,7 +31,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * SIGKILL of a rank's process: every other rank learns which one it was, fast, and nothing of it
@@ -39,7 +38,6 @@ import org.junit.jupiter.api.parallel.Isolated;
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class PeerDeathTest {
   /** What one detection may take on a busy machine. */
   private static final double WORST_MILLIS = 500;

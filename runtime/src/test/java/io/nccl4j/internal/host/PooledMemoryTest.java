@@ -28,13 +28,11 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * Pools lie in the heap: peers reach their buffers, and no peer that is late writes into others.
  */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class PooledMemoryTest {
   private static final int COUNT = 1 << 20;
   private static final byte MARK = 0x5a;

@@ -32,6 +32,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class ProcessFaultTest {
   private static final List<String> HOSTS = List.of("a", "a", "b", "b");
 

@@ -29,7 +29,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * A peer that was stopped in the middle of an operation goes on writing when it wakes up: what it
@@ -37,7 +36,6 @@ import org.junit.jupiter.api.parallel.Isolated;
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class QuarantineTest {
   private static final int COUNT = 4 << 20;
   private static final long BYTES = (long) COUNT * Integer.BYTES;

@@ -30,7 +30,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * What one rank alone is refused while ranks join or divide: all of them end at once, with that
@@ -38,7 +37,6 @@ import org.junit.jupiter.api.parallel.Isolated;
  */
 @Tag("process")
 @Timeout(value = 180, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class RefusalTest {
   private static final int ORDINAL = 950;
 

@@ -36,6 +36,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 /** Virtual machines without native access, and without vectors, in child processes. */
 @Tag("process")
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class RestrictedJvmTest {
   private static final String ID = "NCCL4J_TEST_ID";
   private static final List<String> NO_NATIVE = List.of("--illegal-native-access=deny");

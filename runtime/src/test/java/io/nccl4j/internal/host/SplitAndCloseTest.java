@@ -28,7 +28,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * Communicators that are split and closed at once, over and over: a control block is freed after
@@ -36,7 +35,6 @@ import org.junit.jupiter.api.parallel.Isolated;
  * nothing is left over.
  */
 @Timeout(value = 300, threadMode = ThreadMode.SEPARATE_THREAD)
-@Isolated
 class SplitAndCloseTest {
   private static final int NRANKS = 2;
   private static final byte CANARY = 0x5a;

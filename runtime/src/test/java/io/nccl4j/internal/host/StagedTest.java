@@ -22,6 +22,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
  */
 @Tag("process")
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
+@Tag("parallel")
 class StagedTest {
   /**
    * Elements: low latency, direct, one piece, and with three ranks up to sixteen pieces of 512 KiB;

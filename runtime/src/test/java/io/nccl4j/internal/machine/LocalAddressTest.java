@@ -15,12 +15,14 @@ import java.net.SocketException;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Addresses of this machine, of which only the loopback one is known for sure. */
+@Tag("parallel")
 class LocalAddressTest {
   private static Optional<InetAddress> wanted(String text) {
     return LocalAddress.wanted(Map.of(LocalAddress.VARIABLE, text));

@@ -27,9 +27,11 @@ import java.util.Random;
 import java.util.ServiceLoader;
 import java.util.UUID;
 import java.util.function.BooleanSupplier;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** The contract over TCP, and what only a connection that strangers reach has to stand. */
+@Tag("parallel")
 class NettyPortTest extends PortContract {
   static final long SMALL = 1L << Port.KIND_SHIFT;
   private static final long DATA = (long) Port.DATA << Port.KIND_SHIFT;

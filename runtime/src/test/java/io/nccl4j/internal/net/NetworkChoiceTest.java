@@ -10,6 +10,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
 import io.nccl4j.internal.net.NetworkConfig.Security;
 import java.util.Map;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -17,6 +18,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Variables that choose a network and its ports. */
+@Tag("parallel")
 class NetworkChoiceTest {
   private static String provider(String text) {
     return NetworkChoice.provider(Map.of("NCCL4J_NETWORK", text)).name();

@@ -37,11 +37,13 @@ import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509TrustManager;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** All that ports over TCP do, through TLS, and what only TLS keeps off. */
+@Tag("parallel")
 final class TlsPortTest extends NettyPortTest {
   private static final InetAddress HERE = InetAddress.getLoopbackAddress();
   private static final long DATA = (long) Port.DATA << Port.KIND_SHIFT;

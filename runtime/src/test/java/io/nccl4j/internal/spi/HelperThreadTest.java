@@ -14,11 +14,13 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Threads that nothing ends. */
 @Timeout(60)
+@Tag("parallel")
 class HelperThreadTest {
   @Test
   void aRoundThatThrowsIsDoneAgain() throws Exception {

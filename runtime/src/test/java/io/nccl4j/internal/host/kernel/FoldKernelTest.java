@@ -22,11 +22,13 @@ import java.util.SplittableRandom;
 import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** The chosen and the generic kernels against {@link ReferenceFold}, bit by bit. */
+@Tag("parallel")
 class FoldKernelTest {
   private static final long SEED = Long.getLong("nccl4j.test.seed", System.nanoTime());
   private static final int[] INPUTS = {1, 2, 3, 4, 7, 16};

@@ -33,6 +33,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** No order of sizes decides how well the kernels are compiled. */
+@Tag("parallel")
 class KernelOrderTest {
   private static final String VECTORS = "jdk.incubator.vector";
   private static final String PACKAGE = "io.nccl4j.internal.host.vector.";

@@ -9,10 +9,8 @@ import io.nccl4j.internal.host.layout.ControlBlock;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** What a control block takes. */
-@Isolated
 class ControlBlockTest {
   private static final int NRANKS = 256;
 

@@ -34,14 +34,12 @@ import javax.net.ssl.SSLEngine;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /**
  * What arrives at a port, altered and cut off at every stage: noise, bytes of the handshake, and
  * frames of a peer that knows the secret. Polls throw nothing and end, whoever broke the rules has
  * failed, a friend notices nothing, and nothing is left.
  */
-@Isolated
 final class PortFuzzTest {
   private static final long SMALL = 1L << Port.KIND_SHIFT;
   private static final long DATA = (long) Port.DATA << Port.KIND_SHIFT;
