@@ -2,11 +2,13 @@ package io.nccl4j.cli;
 
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.report.HtmlReport;
+import io.nccl4j.bench.report.Picture;
 import io.nccl4j.bench.report.ResultFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -19,7 +21,10 @@ import picocli.CommandLine.Parameters;
             + " JSON.",
     footer = {"", "Exit code: 0 the page is written, 1 internal error, 2 bad option, 3 failure."})
 final class ReportCommand extends Subcommand {
-  @Parameters(arity = "1..*", paramLabel = "FILE", description = "Results.")
+  @Parameters(
+      arity = "1..*",
+      paramLabel = "[NAME=]FILE[#PEER]",
+      description = "Results; with a name for people, and of one peer of a file of several.")
   private List<String> files = List.of();
 
   @Option(
@@ -28,6 +33,12 @@ final class ReportCommand extends Subcommand {
       defaultValue = "report.html",
       description = "The page; an existing file is replaced; default ${DEFAULT-VALUE}.")
   private Path output = Path.of("");
+
+  @Option(
+      names = "--picture",
+      paramLabel = "FILE",
+      description = "The times as an SVG picture, too, if all results are of one operation.")
+  private @Nullable Path picture;
 
   @Option(
       names = "--title",
@@ -46,14 +57,22 @@ final class ReportCommand extends Subcommand {
     ResultFiles results = new ResultFiles();
     files.forEach(results::add);
     String page = HtmlReport.of(title, results.runs(), results.scores());
+    String drawn = picture == null ? "" : Picture.of(title, results.runs());
+    write(output, page, "the report");
+    if (picture != null) {
+      write(picture, drawn, "the picture");
+    }
+    return ExitCode.OK.number();
+  }
+
+  private void write(Path file, String content, String what) {
     try {
-      Files.writeString(output, page);
+      Files.writeString(file, content);
     } catch (IOException e) {
       throw (SystemErrorException)
-          new SystemErrorException("cannot write " + output + ": " + e, "name a writable file")
+          new SystemErrorException("cannot write " + file + ": " + e, "name a writable file")
               .causedBy(e);
     }
-    context.out().println("# Writing the report to " + output);
-    return ExitCode.OK.number();
+    context.out().println("# Writing " + what + " to " + file);
   }
 }

@@ -15,10 +15,13 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import javax.xml.parsers.DocumentBuilderFactory;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.w3c.dom.Document;
+import org.w3c.dom.NodeList;
 
 /** Whole commands in this process, on the host backend. */
 @Timeout(120)
@@ -54,7 +57,7 @@ class MainTest {
   }
 
   @Test
-  void comparesAndReports() throws IOException {
+  void comparesAndReports() throws Exception {
     String lines = "a,allreduce,%d,2,%s,1.0,1.0,1.0,near%n";
     StringBuilder base = new StringBuilder();
     StringBuilder slow = new StringBuilder();
@@ -84,6 +87,15 @@ class MainTest {
     assertEquals(0, report.code(), report.toString());
     assertTrue(Files.readString(page).startsWith("<!DOCTYPE html>"));
     assertEquals(3, Run.of("report", "/nonexistent", "-o", page.toString()).code());
+    Path picture = folder.resolve("picture.svg");
+    Run drawn =
+        Run.of("report", "a<b=" + one, "-o", page.toString(), "--picture", picture.toString());
+    assertEquals(0, drawn.code(), drawn.toString());
+    Document svg =
+        DocumentBuilderFactory.newInstance().newDocumentBuilder().parse(picture.toFile());
+    assertEquals("svg", svg.getDocumentElement().getTagName());
+    NodeList texts = svg.getElementsByTagName("text");
+    assertTrue(texts.item(texts.getLength() - 1).getTextContent().startsWith("a<b"));
   }
 
   @Test

@@ -6,11 +6,8 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.Comparator;
-import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalDouble;
 import java.util.Set;
@@ -21,15 +18,6 @@ import java.util.function.Function;
  * of the same numbers, what is known of each run, and JMH's scores. It loads nothing.
  */
 public final class HtmlReport {
-  private static final int COLOURS = 8;
-
-  /** A run's measurements of one kind. */
-  private record Line(int run, Entry.Key series, int colour, List<Entry> entries) {
-    Optional<Entry> at(long size) {
-      return entries.stream().filter(entry -> entry.key().size() == size).findFirst();
-    }
-  }
-
   private final StringBuilder out = new StringBuilder();
   private final List<Run> runs;
 
@@ -53,13 +41,13 @@ public final class HtmlReport {
     out.append("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     out.append("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     out.append("<title>").append(Units.escaped(title)).append("</title>\n<style>\n");
-    out.append(resource("report.css")).append("</style>\n</head>\n<body>\n<main>\n");
+    out.append(resource("chart.css"))
+        .append(resource("report.css"))
+        .append("</style>\n</head>\n<body>\n<main>\n");
     out.append("<h1>").append(Units.escaped(title)).append("</h1>\n");
     out.append("<p class=\"soft\">Times are µs of one operation, bandwidths GB/s with 1 GB = 10");
     out.append("<sup>9</sup> bytes.</p>\n");
-    Set<String> operations = new LinkedHashSet<>();
-    runs.forEach(run -> run.entries().forEach(entry -> operations.add(entry.key().operation())));
-    operations.forEach(this::operation);
+    Line.operations(runs).forEach(this::operation);
     if (!scores.isEmpty()) {
       scores(scores);
     }
@@ -70,7 +58,7 @@ public final class HtmlReport {
     out.append("</script>\n</body>\n</html>\n");
   }
 
-  private static String resource(String name) {
+  static String resource(String name) {
     try (InputStream in = HtmlReport.class.getResourceAsStream(name)) {
       if (in == null) {
         throw new IllegalStateException("resource " + name + " is missing");
@@ -82,13 +70,13 @@ public final class HtmlReport {
   }
 
   private void operation(String operation) {
-    List<Line> lines = lines(operation);
+    List<Line> lines = Line.of(runs, operation);
     out.append("<section>\n<h2>").append(name(operation)).append("</h2>\n<ul class=\"legend\">\n");
     for (Line line : lines) {
       out.append("<li><svg viewBox=\"0 0 26 10\"><line class=\"line");
-      out.append(line.series.inPlace() ? " dashed" : "").append("\" style=\"stroke:var(--c");
-      out.append(line.colour).append(")\" x1=\"1\" y1=\"5\" x2=\"25\" y2=\"5\"/></svg>");
-      out.append(Units.escaped(label(line))).append("</li>\n");
+      out.append(line.series().inPlace() ? " dashed" : "").append("\" style=\"stroke:var(--c");
+      out.append(line.colour()).append(")\" x1=\"1\" y1=\"5\" x2=\"25\" y2=\"5\"/></svg>");
+      out.append(Units.escaped(line.label())).append("</li>\n");
     }
     out.append("</ul>\n<div class=\"charts\">\n");
     chart("Time", "µs", lines, entry -> OptionalDouble.of(entry.micros()));
@@ -102,46 +90,9 @@ public final class HtmlReport {
     return operation.isEmpty() ? "collective" : Units.escaped(operation);
   }
 
-  private String label(Line line) {
-    String label = line.series.label();
-    return runs.get(line.run).name() + (label.isEmpty() ? "" : " · " + label);
-  }
-
-  /** One colour for a run's type, reduction and root; in place and not share it. */
-  private List<Line> lines(String operation) {
-    Map<List<Object>, Integer> colours = new LinkedHashMap<>();
-    List<Line> lines = new ArrayList<>();
-    for (int i = 0; i < runs.size(); i++) {
-      Map<Entry.Key, List<Entry>> found = new LinkedHashMap<>();
-      for (Entry entry : runs.get(i).entries()) {
-        if (entry.key().operation().equals(operation)) {
-          found.computeIfAbsent(entry.key().series(), key -> new ArrayList<>()).add(entry);
-        }
-      }
-      for (Map.Entry<Entry.Key, List<Entry>> one : found.entrySet()) {
-        Entry.Key key = one.getKey();
-        List<Object> kind = List.of(i, key.type(), key.redop(), key.root());
-        int colour = colours.computeIfAbsent(kind, none -> colours.size()) % COLOURS;
-        one.getValue().sort(Comparator.comparingLong(entry -> entry.key().size()));
-        lines.add(new Line(i, key, colour, one.getValue()));
-      }
-    }
-    return lines;
-  }
-
   private void chart(
       String title, String unit, List<Line> lines, Function<Entry, OptionalDouble> value) {
-    List<LogChart.Series> series = new ArrayList<>();
-    for (Line line : lines) {
-      List<LogChart.Point> points = new ArrayList<>();
-      for (Entry entry : line.entries) {
-        OptionalDouble one = value.apply(entry);
-        if (entry.key().size() > 0 && one.isPresent() && one.getAsDouble() > 0) {
-          points.add(new LogChart.Point(entry.key().size(), one.getAsDouble()));
-        }
-      }
-      series.add(new LogChart.Series(label(line), line.colour, line.series.inPlace(), points));
-    }
+    List<LogChart.Series> series = lines.stream().map(line -> line.drawn(value)).toList();
     out.append("<figure><figcaption>").append(title).append(", ").append(unit);
     out.append("</figcaption>").append(LogChart.svg(title, unit, series)).append("</figure>\n");
   }
@@ -150,14 +101,14 @@ public final class HtmlReport {
     out.append("<div class=\"scroll\"><table>\n<thead><tr><th class=\"pin\"></th>");
     for (Line line : lines) {
       out.append("<th class=\"run\" colspan=\"2\"><span class=\"chip\" style=\"background:var(--c");
-      out.append(line.colour).append(")\"></span>").append(Units.escaped(label(line)));
+      out.append(line.colour()).append(")\"></span>").append(Units.escaped(line.label()));
       out.append("</th>");
     }
     out.append("</tr>\n<tr><th class=\"pin\">size</th>");
     lines.forEach(line -> out.append("<th class=\"first\">µs</th><th>GB/s bus</th>"));
     out.append("</tr></thead>\n<tbody>\n");
     lines.stream()
-        .flatMap(line -> line.entries.stream().map(entry -> entry.key().size()))
+        .flatMap(line -> line.entries().stream().map(entry -> entry.key().size()))
         .distinct()
         .sorted()
         .forEach(
@@ -205,7 +156,7 @@ public final class HtmlReport {
         out.append("</td><td class=\"name\">").append(Units.escaped(score.unit()));
         out.append("</td><td class=\"name\">").append(Units.escaped(score.mode()));
         out.append("</td><td class=\"wide\"><span class=\"bar\" style=\"background:var(--c");
-        out.append(new ArrayList<>(files).indexOf(score.file()) % COLOURS);
+        out.append(new ArrayList<>(files).indexOf(score.file()) % Line.COLOURS);
         out.append(");width:").append(Math.round(100 * score.score() / most));
         out.append("%\"></span></td></tr>\n");
       }

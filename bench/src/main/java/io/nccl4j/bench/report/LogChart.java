@@ -11,8 +11,12 @@ import java.util.Locale;
  * style sheet, so that it is light or dark as the page is.
  */
 final class LogChart {
-  private static final int WIDTH = 520;
-  private static final int HEIGHT = 340;
+  /** Of all charts, in the units of their lines. */
+  static final int WIDTH = 520;
+
+  /** See {@link #WIDTH}. */
+  static final int HEIGHT = 340;
+
   private static final int LEFT = 62;
   private static final int RIGHT = 28;
   private static final int TOP = 12;

@@ -42,14 +42,18 @@ public final class ResultFiles {
   /**
    * Reads one more file.
    *
-   * @param file its path; {@code #peer} at its end takes one peer's lines of a file of several
+   * @param file its path; {@code #peer} at its end takes one peer's lines of a file of several, and
+   *     {@code name=} before it names its runs
    * @throws InvalidArgumentException if it is none of these, or holds nothing
    * @throws SystemErrorException if it cannot be read
    */
   public ResultFiles add(String file) {
-    int hash = Files.exists(Path.of(file)) ? -1 : file.lastIndexOf('#');
-    Path path = Path.of(hash < 0 ? file : file.substring(0, hash));
-    String peer = hash < 0 ? "" : file.substring(hash + 1);
+    int equals = Files.exists(Path.of(file)) ? -1 : file.indexOf('=');
+    String given = file.substring(0, Math.max(0, equals));
+    String place = file.substring(equals + 1);
+    int hash = Files.exists(Path.of(place)) ? -1 : place.lastIndexOf('#');
+    Path path = Path.of(hash < 0 ? place : place.substring(0, hash));
+    String peer = hash < 0 ? "" : place.substring(hash + 1);
     String name = String.valueOf(path.getFileName());
     String text = text(path);
     List<Run> found = new ArrayList<>();
@@ -81,7 +85,10 @@ public final class ResultFiles {
           file + " contains no results",
           "name a file of nccl4j, nccl-tests, JMH, or of peers' lines");
     }
-    runs.addAll(found);
+    found.forEach(
+        run ->
+            runs.add(
+                given.isEmpty() ? run : new Run(given, run.nranks(), run.facts(), run.entries())));
     return this;
   }
 
