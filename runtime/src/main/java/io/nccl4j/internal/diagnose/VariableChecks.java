@@ -41,6 +41,7 @@ final class VariableChecks {
           "NCCL4J_SECRET",
           "NCCL4J_SECRET_FILE",
           "NCCL4J_TERMINAL",
+          "NCCL4J_TURNS",
           "NCCL4J_UCX_LIBRARY",
           "NCCL4J_UNIQUE_ID",
           "NCCL4J_UNIQUE_ID_FILE");
