@@ -25,6 +25,7 @@ import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
@@ -340,13 +341,13 @@ class PeerDeathTest {
       victim.tell("join " + id + " 2 1");
       long end = System.nanoTime() + random.nextInt(1_000_000_000);
       while (System.nanoTime() < end && !own.isDone()) {
-        Thread.onSpinWait();
+        LockSupport.parkNanos(50_000);
       }
       victim.kill();
       String outcome;
       try (Communicator communicator = own.get(20, TimeUnit.SECONDS)) {
         while (communicator.state() == Communicator.State.READY) {
-          Thread.onSpinWait();
+          LockSupport.parkNanos(50_000);
         }
         outcome = communicator.failure().orElseThrow().getMessage();
       } catch (ExecutionException e) {
