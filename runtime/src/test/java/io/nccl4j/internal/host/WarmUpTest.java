@@ -51,7 +51,7 @@ class WarmUpTest {
   @ValueSource(ints = {1, 2, 3, 5})
   void leavesBuffersAndUnfinishedOperationsAlone(int nranks) throws Exception {
     try (HostRanks ranks = new HostRanks(nranks, 8L * COUNT * Integer.BYTES)) {
-      WarmUp plan = everything(1).build();
+      WarmUp plan = everything(2).build();
       ranks.run(
           rank -> {
             for (Trial.Op op : Trial.Op.values()) {
