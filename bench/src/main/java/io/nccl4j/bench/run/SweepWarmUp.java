@@ -14,9 +14,12 @@ import java.util.function.LongFunction;
  */
 final class SweepWarmUp {
   /** Time for the first combination of type and reduction, and for each later one. */
-  private static final double FIRST_BUDGET = 3e9;
+  private static final double FIRST_BUDGET = 6e9;
 
   private static final double LATER_BUDGET = 0.5e9;
+
+  /** A size may take this part of the time that is left. */
+  private static final int SHARES = 3;
 
   private static final long SMALL_BYTES = 4 << 10;
   private static final double BATCH_NANOS = 5e6;
@@ -70,13 +73,15 @@ final class SweepWarmUp {
   void run(LongFunction<Case> cases) {
     long[] sizes = options.sweep().doublings().toArray();
     double left = compile ? budget : 0;
-    if (sizes[0] > SMALL_BYTES && left > 0) {
+    if (left > 0) {
       // Operations that go the same way, but many in a short time: what surrounds the loops over
       // data is compiled by then, and the loops are not interpreted for long.
-      left -= compile(cases.apply(SMALL_BYTES), left / 2);
+      left -= compile(cases.apply(Math.min(sizes[0], SMALL_BYTES)), left / 2);
     }
     for (int i = 0; i < sizes.length && left > 0; i++) {
-      left -= compile(cases.apply(sizes[i]), left / (sizes.length - i));
+      // The first size that goes another way takes long: until its loops are compiled, each
+      // operation takes a thousand times what it takes later. The next ones have less to do.
+      left -= compile(cases.apply(sizes[i]), left / Math.min(sizes.length - i, SHARES));
     }
     budget = LATER_BUDGET;
     for (long size : sizes) {
