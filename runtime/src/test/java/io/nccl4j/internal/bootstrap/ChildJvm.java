@@ -10,6 +10,7 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -17,6 +18,7 @@ import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** A child process that runs a main class of the tests; its output is read line by line. */
 public final class ChildJvm implements AutoCloseable {
@@ -162,9 +164,28 @@ public final class ChildJvm implements AutoCloseable {
     process.destroyForcibly();
   }
 
-  /** Stops it, until {@link #resume}. */
+  /** Stops it, until {@link #resume}; returns when all its threads stand still. */
   public void stop() {
     signal(SIGSTOP);
+    while (process.isAlive() && runs()) {
+      Thread.onSpinWait();
+    }
+  }
+
+  private boolean runs() {
+    try (Stream<Path> tasks = Files.list(Path.of("/proc/" + process.pid() + "/task"))) {
+      for (Path task : tasks.toList()) {
+        // "tid (name) state ...": the name may hold anything.
+        String stat = Files.readString(task.resolve("stat"));
+        if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+          return true;
+        }
+      }
+      return false;
+    } catch (IOException | UncheckedIOException e) {
+      // A thread, or the process, has just ended.
+      return process.isAlive();
+    }
   }
 
   /** Lets it go on. */
