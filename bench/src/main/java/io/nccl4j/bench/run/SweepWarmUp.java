@@ -83,6 +83,11 @@ final class SweepWarmUp {
       // operation takes a thousand times what it takes later. The next ones have less to do.
       left -= compile(cases.apply(sizes[i]), left / Math.min(sizes.length - i, SHARES));
     }
+    // The first large operation takes branches that none has taken before, for which code of the
+    // small ones was thrown away.
+    for (int i = 0; i < sizes.length && sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
+      left -= compile(cases.apply(sizes[i]), left / SHARES);
+    }
     budget = LATER_BUDGET;
     for (long size : sizes) {
       if (options.warmup() > 0) {
