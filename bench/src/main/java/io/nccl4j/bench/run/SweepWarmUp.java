@@ -78,15 +78,18 @@ final class SweepWarmUp {
       // data is compiled by then, and the loops are not interpreted for long.
       left -= compile(cases.apply(Math.min(sizes[0], SMALL_BYTES)), left / 2);
     }
-    for (int i = 0; i < sizes.length && left > 0; i++) {
+    int first = sizes[0] > SMALL_BYTES ? 0 : 1;
+    for (int i = first; i < sizes.length && left > 0; i++) {
       // The first size that goes another way takes long: until its loops are compiled, each
       // operation takes a thousand times what it takes later. The next ones have less to do.
       left -= compile(cases.apply(sizes[i]), left / Math.min(sizes.length - i, SHARES));
     }
     // The first large operation takes branches that none has taken before, for which code of the
     // small ones was thrown away.
-    for (int i = 0; i < sizes.length && sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
-      left -= compile(cases.apply(sizes[i]), left / SHARES);
+    if (sizes[sizes.length - 1] > MOST_CODE_BYTES) {
+      for (int i = 0; sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
+        left -= compile(cases.apply(sizes[i]), left / SHARES);
+      }
     }
     budget = LATER_BUDGET;
     for (long size : sizes) {

@@ -187,18 +187,7 @@ final class RankMain {
   }
 
   private static void threads() {
-    try (Communicators ranks = Communicator.initAll(Backend.HOST, 2)) {
-      ranks.run(
-          c -> {
-            try (Stream stream = c.device().newStream()) {
-              System.out.println("agreed " + trials(c, stream, 1000, 1));
-            }
-          });
-    } catch (NcclException e) {
-      throw e;
-    } catch (Exception e) {
-      throw new AssertionError(e);
-    }
+    trials(Communicator.initAll(Backend.HOST, 2));
     UniqueId id = UniqueId.create(Backend.HOST);
     CompletableFuture<Communicator> one =
         Communicator.initRankAsync(
@@ -211,11 +200,16 @@ final class RankMain {
         throw new AssertionError("other sizes");
       }
     }
-    try (Communicators ranks =
+    trials(
         SpanRanks.join(
             new int[] {0, 1},
             HostRanks.patient().build(),
-            SpanRanks.network("netty", NetworkConfig.Security.AUTH))) {
+            SpanRanks.network("netty", NetworkConfig.Security.AUTH)));
+  }
+
+  /** By threads of this process, whose ranks it closes. */
+  private static void trials(Communicators all) {
+    try (Communicators ranks = all) {
       ranks.run(
           c -> {
             try (Stream stream = c.device().newStream()) {

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.observe.jfr;
 
+import io.nccl4j.internal.observe.Observed;
 import jdk.jfr.Description;
 import jdk.jfr.Enabled;
 import jdk.jfr.Label;
@@ -32,4 +33,14 @@ final class CollectiveEvent extends OperationFields {
   @Description("From then on")
   @Timespan(Timespan.NANOSECONDS)
   long runTime;
+
+  @Override
+  void set(Observed of, long nanos, long waitNanos, boolean isComplete) {
+    super.set(of, nanos, waitNanos, isComplete);
+    reduction = of.reductionLabel();
+    root = of.rootOrPeer();
+    protocol = of.protocol();
+    waitTime = waitNanos < 0 ? FlightRecording.UNKNOWN : waitNanos;
+    runTime = waitNanos < 0 ? FlightRecording.UNKNOWN : nanos - waitNanos;
+  }
 }

@@ -11,7 +11,7 @@ import jdk.jfr.StackTrace;
 @Name("io.nccl4j.Connect")
 @Label("Connect")
 @Category("nccl4j")
-@Description("A connection to another process was made, proofs of identity included, or failed")
+@Description("A connection to another process was made and authenticated, or failed")
 @StackTrace(false)
 final class ConnectedEvent extends Event {
   @Label("Network")

@@ -26,7 +26,7 @@ public final class FlightRecording implements Recorder {
   private static final ThreadLocal<@Nullable Join> JOINING = new ThreadLocal<>();
 
   /** What a time is that is not known: the tools show N/A. */
-  private static final long UNKNOWN = Long.MIN_VALUE;
+  static final long UNKNOWN = Long.MIN_VALUE;
 
   /** Made by name; throws {@link LinkageError} where there is no flight recorder. */
   public FlightRecording() {
@@ -51,12 +51,16 @@ public final class FlightRecording implements Recorder {
 
   @Override
   public OperationEvent newOperation(boolean isCollective) {
-    return isCollective ? new Collective() : new Message();
+    return new Operation(isCollective ? new CollectiveEvent() : new MessageEvent());
   }
 
   /** One object for all uses of a place in the FIFO. */
-  private static final class Collective implements OperationEvent {
-    private final CollectiveEvent event = new CollectiveEvent();
+  private static final class Operation implements OperationEvent {
+    private final OperationFields event;
+
+    Operation(OperationFields event) {
+      this.event = event;
+    }
 
     @Override
     public void submitted() {
@@ -67,31 +71,7 @@ public final class FlightRecording implements Recorder {
     public void ended(Observed of, long nanos, long waitNanos, boolean isComplete) {
       event.end();
       if (event.shouldCommit()) {
-        event.set(of, isComplete);
-        event.reduction = of.reductionLabel();
-        event.root = of.rootOrPeer();
-        event.protocol = of.protocol();
-        event.waitTime = waitNanos < 0 ? UNKNOWN : waitNanos;
-        event.runTime = waitNanos < 0 ? UNKNOWN : nanos - waitNanos;
-        event.commit();
-      }
-    }
-  }
-
-  private static final class Message implements OperationEvent {
-    private final MessageEvent event = new MessageEvent();
-
-    @Override
-    public void submitted() {
-      event.begin();
-    }
-
-    @Override
-    public void ended(Observed of, long nanos, long waitNanos, boolean isComplete) {
-      event.end();
-      if (event.shouldCommit()) {
-        event.set(of, isComplete);
-        event.peer = of.rootOrPeer();
+        event.set(of, nanos, waitNanos, isComplete);
         event.commit();
       }
     }

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.observe.jfr;
 
+import io.nccl4j.internal.observe.Observed;
 import jdk.jfr.Description;
 import jdk.jfr.Enabled;
 import jdk.jfr.Label;
@@ -16,4 +17,10 @@ final class MessageEvent extends OperationFields {
   @Label("Peer")
   @Description("The other rank; -1 where there is none")
   int peer;
+
+  @Override
+  void set(Observed of, long nanos, long waitNanos, boolean isComplete) {
+    super.set(of, nanos, waitNanos, isComplete);
+    peer = of.rootOrPeer();
+  }
 }

@@ -50,7 +50,13 @@ abstract class OperationFields extends Event {
   @Description("Whether it succeeded")
   boolean complete;
 
-  final void set(Observed of, boolean isComplete) {
+  /**
+   * Sets all fields when the operation has ended.
+   *
+   * @param nanos since it was submitted
+   * @param waitNanos until it could be carried out; negative if unknown
+   */
+  void set(Observed of, long nanos, long waitNanos, boolean isComplete) {
     operation = of.label();
     communicator = of.communicatorName();
     rank = of.rank();
