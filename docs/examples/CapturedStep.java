@@ -73,8 +73,8 @@ public class CapturedStep implements AutoCloseable {
   }
 
   /**
-   * Each rank has a target of its own, from which it wants the weights to differ least: they end
-   * halfway between. Returns the square of the averaged gradient in each step.
+   * Each rank pulls the weights towards a target of its own; they end halfway between the targets.
+   * Returns the square of the averaged gradient in each step.
    */
   private float[] train(Runnable exchange) {
     float[] weights = new float[LAYERS * SIZE];

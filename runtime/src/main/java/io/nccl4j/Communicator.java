@@ -512,7 +512,7 @@ public interface Communicator extends AutoCloseable {
   void barrier();
 
   /**
-   * Operations on Java arrays, which wait until they are done.
+   * Blocking operations on Java arrays: each returns when it is done.
    *
    * @param kind the type of the arrays: {@code byte[].class} for {@code INT8}, {@code UINT8} and
    *     the 8-bit floats, {@code short[].class} for {@code FLOAT16} and {@code BFLOAT16}, {@code
@@ -522,33 +522,33 @@ public interface Communicator extends AutoCloseable {
    */
   <A> ArrayCalls<A> arrays(Class<A> kind, DataType type);
 
-  /** Operations on arrays of {@link DataType#FLOAT32}, which wait until they are done. */
+  /** Blocking operations on arrays of {@link DataType#FLOAT32}. */
   default ArrayCalls<float[]> floats() {
     return arrays(float[].class, DataType.FLOAT32);
   }
 
-  /** Operations on arrays of {@link DataType#FLOAT64}, which wait until they are done. */
+  /** Blocking operations on arrays of {@link DataType#FLOAT64}. */
   default ArrayCalls<double[]> doubles() {
     return arrays(double[].class, DataType.FLOAT64);
   }
 
-  /** Operations on arrays of {@link DataType#INT32}, which wait until they are done. */
+  /** Blocking operations on arrays of {@link DataType#INT32}. */
   default ArrayCalls<int[]> ints() {
     return arrays(int[].class, DataType.INT32);
   }
 
-  /** Operations on arrays of {@link DataType#INT64}, which wait until they are done. */
+  /** Blocking operations on arrays of {@link DataType#INT64}. */
   default ArrayCalls<long[]> longs() {
     return arrays(long[].class, DataType.INT64);
   }
 
-  /** Operations on arrays of {@link DataType#INT8}, which wait until they are done. */
+  /** Blocking operations on arrays of {@link DataType#INT8}. */
   default ArrayCalls<byte[]> bytes() {
     return arrays(byte[].class, DataType.INT8);
   }
 
   /**
-   * Operations on bytes of a given type, which wait until they are done.
+   * Blocking operations on bytes of a given type.
    *
    * @param type {@code INT8}, {@code UINT8}, {@code FLOAT8_E4M3} or {@code FLOAT8_E5M2}; {@link
    *     Floats} converts the floats
@@ -559,7 +559,7 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Operations on 16-bit floats, which wait until they are done.
+   * Blocking operations on 16-bit floats.
    *
    * @param type {@code FLOAT16} or {@code BFLOAT16}; {@link Floats} converts them
    * @throws InvalidArgumentException if it is another one
@@ -569,7 +569,7 @@ public interface Communicator extends AutoCloseable {
   }
 
   /**
-   * Collectives that move objects, which wait until they are done.
+   * Blocking collectives that move objects.
    *
    * @param codec makes bytes of objects, and objects of bytes
    * @throws InvalidArgumentException if the codec is null

@@ -9,9 +9,9 @@ import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Collectives that move objects, of different sizes on each rank, as the bytes that an {@link
- * ObjectCodec} makes of them: for settings, names, statistics, not for large data. Nothing is
- * serialised but by the codec.
+ * Collectives that move objects as the bytes that an {@link ObjectCodec} makes of them; each rank's
+ * may have another size. They are for settings, names and statistics, not for large data. Only the
+ * codec serialises.
  *
  * <p>Got from {@link Communicator#objects}. All ranks call the same; a call waits for the others,
  * and what {@link ArrayCalls} says of threads and errors holds here. Each call is two operations on

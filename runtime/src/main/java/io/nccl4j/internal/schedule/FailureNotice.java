@@ -47,8 +47,8 @@ public final class FailureNotice {
   }
 
   /**
-   * The rank has failed; only the first time counts. Throws nothing: the backend has yet to tell
-   * the other ranks.
+   * The rank has failed; only the first call counts. Throws nothing, because the backend still has
+   * to tell the other ranks.
    */
   public synchronized void failed(NcclException cause) {
     if (failure != null) {

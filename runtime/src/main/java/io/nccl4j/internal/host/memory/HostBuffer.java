@@ -180,7 +180,7 @@ public final class HostBuffer implements BackendBuffer {
     if (shared) {
       return Optional.of(MemoryAccess.withLife(own, root.lent()));
     }
-    // A caller's segment, or a block in an arena of its own, has a life already.
+    // A caller's segment, or a block in its own arena, already has a lifetime.
     return root.pooled == null ? Optional.of(own) : Optional.empty();
   }
 

@@ -43,7 +43,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
   private static final long DATA_NANOS = 100_000_000;
 
   /**
-   * How long its endpoints are kept, in the background, for peers to hear that it is closed. UCX
+   * How long its endpoints stay open in the background, so that peers hear that it is closed. UCX
    * drops what a peer has not read of a connection that has ended. Peers that nobody polls are
    * polled by their daemon every few ms, later on a busy machine.
    */
