@@ -1,11 +1,12 @@
-/* The loop around ncclAllReduce that a C program has; returns its time in ns, or minus NCCL's error. */
+/* The loops of a C program around ncclAllReduce and cuStreamQuery. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <time.h>
 
-enum { FLOAT32 = 7, SUM = 0 };
+enum { FLOAT32 = 7, SUM = 0, NOT_READY = 600 };
 
 typedef int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+typedef int (*stream_query)(void *);
 
 static long now(void) {
   struct timespec time;
@@ -13,6 +14,7 @@ static long now(void) {
   return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
+/* Returns its time in ns, or minus NCCL's error. */
 long call_loop(all_reduce call, void *buffer, size_t count, void *comm, void *stream, int times) {
   long start = now();
   for (int i = 0; i < times; i++) {
@@ -22,4 +24,13 @@ long call_loop(all_reduce call, void *buffer, size_t count, void *comm, void *st
     }
   }
   return now() - start;
+}
+
+/* Waits until the stream has passed everything; returns CUDA's result. */
+int query_loop(stream_query query, void *stream) {
+  int result = query(stream);
+  while (result == NOT_READY) {
+    result = query(stream);
+  }
+  return result;
 }

@@ -296,6 +296,7 @@ final class ArchitectureTest {
               "bootstrap",
               "diagnose",
               "bindings",
+              "liveness",
               "cuda.driver",
               "cuda.memory")
           .whereLayer("cuda")

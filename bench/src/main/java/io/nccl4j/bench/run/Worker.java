@@ -346,12 +346,16 @@ final class Worker {
   }
 
   /**
-   * How many operations to time at once: all iterations; but where that is long, as few as waiting
-   * for them does not matter, so that there are several times to tell noise from. In turns that
-   * holds for all sizes: a turn has to be longer than what passing it takes. The fastest of some
-   * decides: one that was held up by something else would not.
+   * How many operations to time at once: all iterations. On the host, where that is long, as few as
+   * waiting for them does not matter, so that there are several times to tell noise from; a device
+   * would run empty between so short rounds. In turns that holds for all sizes: a turn has to be
+   * longer than what passing it takes. The fastest of some decides: one that was held up by
+   * something else would not.
    */
   private int operationsPerRound() {
+    if (backend != Backend.HOST && turns == null) {
+      return options.iterations();
+    }
     double one = Double.MAX_VALUE;
     for (int i = 0; i < ESTIMATES; i++) {
       one = Math.min(one, crew.max(timing.nanos(1, options.blocking())));

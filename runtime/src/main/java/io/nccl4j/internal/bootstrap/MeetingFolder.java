@@ -189,6 +189,16 @@ final class MeetingFolder {
     }
   }
 
+  /** The file of a name, which is a secret and cannot be read off it. */
+  Path file(String of, String suffix) {
+    return folder.resolve(name(of) + suffix);
+  }
+
+  /** The files whose names end so. */
+  List<Path> withSuffix(String suffix) {
+    return matching("*" + suffix);
+  }
+
   /** The files of processes that are gone. */
   List<Path> stale() {
     return matching("*").stream().filter(file -> isId(file) && !alive(file)).toList();

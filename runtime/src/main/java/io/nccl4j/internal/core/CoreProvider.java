@@ -26,6 +26,7 @@ import io.nccl4j.internal.machine.ProcessFiles;
 import io.nccl4j.internal.schedule.Creation;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.schedule.WaitSteps;
 import io.nccl4j.internal.spi.BackendDevice;
 import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
@@ -122,6 +123,7 @@ public final class CoreProvider
   }
 
   private BackendRuntime runtime(@Nullable Backend backend) {
+    WaitSteps.requireKnown();
     return backend == Backend.AUTO ? automatic() : found(backend).runtime();
   }
 

@@ -280,23 +280,33 @@ final class CudaChildren {
     MemorySegment out = rank.nccl().arena().allocate(ValueLayout.ADDRESS);
     MemorySegment nativeName = NcclConfig.name(config);
     JoinMemory memory = new JoinMemory(List.of(rank.self().memory()), plan.prediction());
-    parent
-        .calls()
-        .run(
-            what,
-            config.initTimeout(),
-            handle -> {
-              try (Arena arena = Arena.ofConfined()) {
-                MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
-                return call.run(handle, arena, out, nativeConfig);
-              }
-            });
-    MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
-    if (handle.equals(MemorySegment.NULL)) {
+    int place = rank.self().rank();
+    team.meetIn(child, parent.nranks(), place);
+    CudaCommunicator made = null;
+    try {
+      parent
+          .calls()
+          .run(
+              what,
+              config.initTimeout(),
+              handle -> {
+                try (Arena arena = Arena.ofConfined()) {
+                  MemorySegment nativeConfig = NcclConfig.write(arena, config, nativeName);
+                  return call.run(handle, arena, out, nativeConfig);
+                }
+              });
+      MemorySegment handle = out.get(ValueLayout.ADDRESS, 0);
+      if (!handle.equals(MemorySegment.NULL)) {
+        made = attach(handle, child, config, what + " of communicator " + parent.name());
+      }
+    } finally {
+      if (made == null) {
+        child.unmet(place);
+      }
+    }
+    if (made == null) {
       return null;
     }
-    CudaCommunicator made =
-        attach(handle, child, config, what + " of communicator " + parent.name());
     made.own().nccl().keep(nativeName);
     try {
       made.joined(memory.joined(0, plan.prediction() == null ? null : exact(made), made.calls()));
@@ -320,14 +330,10 @@ final class CudaChildren {
     String name = given == null ? parent.name() + "." + child.number() : given;
     try {
       NcclQueries.awaitReady(handle, config.initTimeout(), () -> what);
+      int own = NcclQueries.rank(handle);
+      child.met(rank.self().rank(), own);
       return CudaCommunicator.create(
-          NcclQueries.rank(handle),
-          NcclQueries.count(handle),
-          rank.self().memory(),
-          handle,
-          child,
-          config,
-          name);
+          own, NcclQueries.count(handle), rank.self().memory(), handle, child, config, name);
     } catch (NcclException e) {
       NcclHandle.abortInBackground(handle, name, () -> {});
       throw e;

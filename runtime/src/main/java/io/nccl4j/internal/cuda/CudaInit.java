@@ -14,6 +14,7 @@ import io.nccl4j.internal.cuda.nccl.NcclJoin;
 import io.nccl4j.internal.cuda.nccl.SharedMemoryNeed;
 import io.nccl4j.internal.cuda.nccl.Team;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.function.Supplier;
 
@@ -85,9 +86,13 @@ final class CudaInit {
     JoinMemory memory = new JoinMemory(devices(), plan.prediction());
     NcclJoin join = new NcclJoin(nativeRanks(), nranks, id, grows, team, config, name);
     List<CudaCommunicator> joined = new ArrayList<>();
+    if (ranks.size() < nranks && !grows) {
+      ranks.forEach(rank -> team.meet(HexFormat.of().formatHex(id), nranks, rank.rank));
+    }
     try {
       join.run();
       for (Rank rank : ranks) {
+        team.met(rank.rank, rank.rank);
         joined.add(
             CudaCommunicator.create(
                 rank.rank, nranks, rank.memory, join.handle(joined.size()), team, config, name));
@@ -101,6 +106,7 @@ final class CudaInit {
       join.abandon(joined.size(), e);
       joined.forEach(CudaCommunicator::abort);
       joined.forEach(CudaCommunicator::close);
+      ranks.stream().skip(joined.size()).forEach(rank -> team.unmet(rank.rank));
       memory.gaveUp();
       throw e;
     }

@@ -211,32 +211,38 @@ final class StreamQueue extends Padded {
   /** Gives back what entries before {@code position} held. */
   void passed(long position) {
     guard.enter();
+    long at = head;
     try {
-      long at = head;
+      // Whoever waits does so until this is over: a rank is asked once, for all of its works.
+      CudaRank asked = null;
+      NcclException outcome = null;
       while (at < position) {
-        Slot slot = slot(at);
-        retire(slot, at + 1);
+        Slot slot = slot(at++);
+        CudaWork work = slot.works;
+        while (work != null) {
+          CudaWork following = (CudaWork) work.next;
+          if (work.rank != asked) {
+            asked = work.rank;
+            outcome = asked.health().outcome();
+          }
+          if (outcome != null) {
+            fail(outcome, at);
+            work.broken();
+          }
+          asked.pending().completed(work);
+          work.free();
+          work = following;
+        }
+        retireOthers(slot, at);
         slot.clear();
-        head = ++at;
       }
     } finally {
+      head = at;
       guard.leave();
     }
   }
 
-  private void retire(Slot slot, long position) {
-    CudaWork work = slot.works;
-    while (work != null) {
-      CudaWork following = (CudaWork) work.next;
-      NcclException failed = work.rank.health().outcome();
-      if (failed != null) {
-        fail(failed, position);
-        work.broken();
-      }
-      work.rank.pending().completed(work);
-      work.free();
-      work = following;
-    }
+  private void retireOthers(Slot slot, long position) {
     if (slot.graph != null) {
       failIf(slot.graph.passed(), position);
     }

@@ -9,6 +9,7 @@ import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.Wording;
 import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -20,11 +21,18 @@ final class StreamWaits {
 
   private final Gpu gpu;
   private final StreamQueue queue;
+
+  // What is waited for, in words; made once, since waiting allocates nothing.
+  private final Supplier<String> first;
+  private final Supplier<String> event;
+
   private volatile boolean isStuck;
 
   StreamWaits(Gpu gpu, StreamQueue queue) {
     this.gpu = gpu;
     this.queue = queue;
+    first = queue::describeFirst;
+    event = () -> "an event behind " + queue.describeFirst();
   }
 
   /** What is waited for. */
@@ -96,7 +104,7 @@ final class StreamWaits {
         checkDeadline(now - progress);
       }
       if (interruptible) {
-        Backoff.pause(now - start, queue::describeFirst);
+        Backoff.pause(now - start, first);
       } else {
         Backoff.pauseUninterruptibly(now - start);
       }
@@ -135,17 +143,17 @@ final class StreamWaits {
    *
    * @throws InterruptedWaitException if the calling thread is interrupted
    */
-  void await(BooleanSupplier event) {
+  void await(BooleanSupplier isReached) {
     long start = System.nanoTime();
     long looked = start;
-    while (!event.getAsBoolean()) {
+    while (!isReached.getAsBoolean()) {
       long now = System.nanoTime();
       if (now - looked > LOOK_NANOS) {
         looked = now;
         queue.look();
         checkDeadline(now - start);
       }
-      Backoff.pause(now - start, () -> "an event behind " + queue.describeFirst());
+      Backoff.pause(now - start, event);
     }
   }
 

@@ -87,6 +87,13 @@ public final class ProcessFiles {
     return ended ? 0 : Long.parseLong(fields[START_FIELD]);
   }
 
+  /** Whether a process is stopped, by a signal or a debugger. */
+  public boolean isStopped(long pid) {
+    String stat = MachineFiles.text(of(pid).resolve("stat"));
+    String state = stat.substring(stat.lastIndexOf(')') + 1).strip();
+    return state.startsWith("T") || state.startsWith("t");
+  }
+
   /** Whether a process was started with a variable; not so where this user may not look. */
   public boolean hasVariable(long pid, String variable) {
     try {

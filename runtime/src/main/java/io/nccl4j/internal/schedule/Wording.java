@@ -158,6 +158,26 @@ public final class Wording {
         "let every rank issue the same operations before it closes the communicator");
   }
 
+  /** A rank died with its process, in words. */
+  public String death(int rank, long pid) {
+    return "rank "
+        + rank
+        + " of communicator "
+        + communicator
+        + " died"
+        + (pid == 0 ? "" : " (process " + pid + ")");
+  }
+
+  /**
+   * The failure of ranks whose processes died.
+   *
+   * @param deaths of each, in words
+   */
+  public static PeerFailedException died(List<Integer> ranks, List<String> deaths) {
+    return new PeerFailedException(
+        ranks, String.join(", and ", deaths), "check its output; close this communicator");
+  }
+
   // ---- communicators that cannot be used
 
   /** The refusal of a call on a closed communicator. */

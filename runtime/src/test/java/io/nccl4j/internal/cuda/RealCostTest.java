@@ -15,6 +15,7 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.bindings.nccl.Nccl;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -33,9 +34,9 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * What a call costs on real GPUs, against a loop in C that is compiled here and called in turn with
- * it: in the same process, on the same communicator, stream and buffer, so that nothing else
- * differs.
+ * What a call and a wait cost on real GPUs, against loops in C that are compiled here and called in
+ * turn with them: in the same process, on the same communicator, stream and buffer, so that nothing
+ * else differs.
  */
 class RealCostTest {
   private static final int ROUNDS = 1500;
@@ -43,6 +44,18 @@ class RealCostTest {
   private static final int CALLS = 200;
   private static final int COUNT = 256;
   private static final double MOST = 1.05;
+
+  /** Operations that end after some 10 µs, 50 µs, half a millisecond and 2 ms, and a full queue. */
+  private static final int[] WAIT_COUNTS = {256, 1 << 20, 32 << 20, 128 << 20};
+
+  private static final int FIRST_WAITS = 3000;
+  private static final int SHORT_WAITS = 1000;
+  private static final int LONG_WAITS = 200;
+  private static final int SHORT_COUNT = 1 << 20;
+
+  /** How much later a wait may end than a loop of cuStreamQuery in C, in ns. */
+  private static final double MOST_LATE = 1000;
+
   private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
 
   /** One rank's figures. */
@@ -53,12 +66,8 @@ class RealCostTest {
   @Timeout(120)
   @Test
   void callCostsAsMuchAsFromC() throws Exception {
-    assumeFalse(
-        Boolean.parseBoolean(System.getProperty("nccl4j.test.standin", "true")),
-        "needs two GPUs: -Dnccl4j.test.standin=false");
-    List<Device> gpus = Device.all(Backend.CUDA);
-    assumeTrue(gpus.size() > 1, () -> "needs two GPUs, there is " + gpus.size());
-    MethodHandle loop = compile();
+    List<Device> gpus = gpus();
+    MethodHandle loop = callLoop(compile());
     Cost[] costs = new Cost[2];
     try (Communicators ranks =
         Communicator.initAll(gpus.subList(0, 2), CommunicatorConfig.defaults())) {
@@ -74,8 +83,100 @@ class RealCostTest {
     }
   }
 
-  @SuppressWarnings("restricted")
-  private MethodHandle compile() throws Exception {
+  private static List<Device> gpus() {
+    assumeFalse(
+        Boolean.parseBoolean(System.getProperty("nccl4j.test.standin", "true")),
+        "needs two GPUs: -Dnccl4j.test.standin=false");
+    List<Device> gpus = Device.all(Backend.CUDA);
+    assumeTrue(gpus.size() > 1, () -> "needs two GPUs, there is " + gpus.size());
+    return gpus;
+  }
+
+  /** One rank's figures of one size: from the call to the end of the wait, in ns. */
+  private record Wait(int count, int calls, double c, double java) {}
+
+  @Timeout(120)
+  @Test
+  void waitsEndWhenTheyDoInC() throws Exception {
+    List<Device> gpus = gpus();
+    MethodHandle loop = queryLoop(compile());
+    Wait[][] waits = new Wait[2][];
+    try (Communicators ranks =
+        Communicator.initAll(gpus.subList(0, 2), CommunicatorConfig.defaults())) {
+      ranks.run(communicator -> waits[communicator.rank()] = waits(communicator, loop));
+    }
+    for (int rank = 0; rank < waits.length; rank++) {
+      for (Wait wait : waits[rank]) {
+        System.out.printf(
+            "rank %d, %d of %d floats and a wait: %.0f ns from C, %.0f from Java, %.0f later%n",
+            rank, wait.calls, wait.count, wait.c, wait.java, wait.java - wait.c);
+      }
+    }
+    for (int i = 0; i < waits[0].length; i++) {
+      Wait one = waits[0][i];
+      // One rank may start a little before the other, and ends its wait with it.
+      double late = (one.java - one.c + waits[1][i].java - waits[1][i].c) / 2;
+      // What a queue holds is given back in the wait, some ns for each operation.
+      assertTrue(late <= MOST_LATE + 20 * one.calls, () -> late + " ns late: " + one);
+    }
+  }
+
+  private static Wait[] waits(Communicator communicator, MethodHandle loop) {
+    Wait[] all = new Wait[WAIT_COUNTS.length + 1];
+    try (Stream stream = communicator.device().newStream();
+        DeviceBuffer buffer =
+            communicator.device().allocate(DataType.FLOAT32, WAIT_COUNTS[WAIT_COUNTS.length - 1])) {
+      wait(communicator, loop, stream, buffer, COUNT, 1, FIRST_WAITS);
+      for (int i = 0; i < WAIT_COUNTS.length; i++) {
+        int count = WAIT_COUNTS[i];
+        int times = count > SHORT_COUNT ? LONG_WAITS : SHORT_WAITS;
+        all[i] = wait(communicator, loop, stream, buffer, count, 1, times);
+      }
+      all[WAIT_COUNTS.length] = wait(communicator, loop, stream, buffer, COUNT, CALLS, LONG_WAITS);
+    }
+    return all;
+  }
+
+  private static Wait wait(
+      Communicator communicator,
+      MethodHandle loop,
+      Stream stream,
+      DeviceBuffer buffer,
+      int count,
+      int calls,
+      int times) {
+    double[] c = new double[times];
+    double[] java = new double[times];
+    for (int round = 0; round < 2 * times; round++) {
+      communicator.barrier(stream);
+      stream.synchronize();
+      long start = System.nanoTime();
+      for (int i = 0; i < calls; i++) {
+        communicator.allReduce(buffer, buffer, count, DataType.FLOAT32, ReduceOp.SUM, stream);
+      }
+      if (round % 2 == 0) {
+        inC(loop, stream);
+      } else {
+        stream.synchronize();
+      }
+      long nanos = System.nanoTime() - start;
+      stream.synchronize();
+      (round % 2 == 0 ? c : java)[round / 2] = nanos;
+    }
+    return new Wait(count, calls, median(c), median(java));
+  }
+
+  private static void inC(MethodHandle loop, Stream stream) {
+    try {
+      int result =
+          (int) loop.invokeExact(Cuda.cuStreamQuery$address(), CudaStream.of(stream).handle());
+      assertEquals(0, result);
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private Path compile() throws Exception {
     Path library = folder.resolve("libcall_loop.so");
     Process gcc =
         new ProcessBuilder(
@@ -89,17 +190,35 @@ class RealCostTest {
             .inheritIO()
             .start();
     assertTrue(gcc.waitFor(60, TimeUnit.SECONDS) && gcc.exitValue() == 0, "gcc");
+    return library;
+  }
+
+  @SuppressWarnings("restricted")
+  private static MethodHandle function(Path library, String name, FunctionDescriptor type) {
     return Linker.nativeLinker()
         .downcallHandle(
-            SymbolLookup.libraryLookup(library, Arena.global()).find("call_loop").orElseThrow(),
-            FunctionDescriptor.of(
-                ValueLayout.JAVA_LONG,
-                ValueLayout.ADDRESS,
-                ValueLayout.ADDRESS,
-                ValueLayout.JAVA_LONG,
-                ValueLayout.ADDRESS,
-                ValueLayout.ADDRESS,
-                ValueLayout.JAVA_INT));
+            SymbolLookup.libraryLookup(library, Arena.global()).find(name).orElseThrow(), type);
+  }
+
+  private static MethodHandle callLoop(Path library) {
+    return function(
+        library,
+        "call_loop",
+        FunctionDescriptor.of(
+            ValueLayout.JAVA_LONG,
+            ValueLayout.ADDRESS,
+            ValueLayout.ADDRESS,
+            ValueLayout.JAVA_LONG,
+            ValueLayout.ADDRESS,
+            ValueLayout.ADDRESS,
+            ValueLayout.JAVA_INT));
+  }
+
+  private static MethodHandle queryLoop(Path library) {
+    return function(
+        library,
+        "query_loop",
+        FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS));
   }
 
   private static Cost measure(Communicator communicator, MethodHandle loop) {

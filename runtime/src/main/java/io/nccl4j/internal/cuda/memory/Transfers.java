@@ -2,10 +2,10 @@ package io.nccl4j.internal.cuda.memory;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cuda.Cuda;
+import io.nccl4j.internal.cuda.driver.Backoff;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
-import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntSupplier;
@@ -61,19 +61,14 @@ final class Transfers {
     await();
   }
 
+  /** The device reads or writes what the next copy needs, too: an interrupt cannot end that. */
   private void await() {
-    for (int i = 0; ; i++) {
-      int result = Cuda.cuStreamQuery(stream);
-      if (result != Driver.NOT_READY) {
-        Driver.check(result, "cuStreamQuery");
-        return;
-      }
-      if (i < 200) {
-        Thread.onSpinWait();
-      } else {
-        // The device reads or writes what the next copy needs, too: an interrupt cannot end that.
-        Interrupts.sleepUninterruptibly(20_000);
-      }
+    long start = System.nanoTime();
+    int result = Cuda.cuStreamQuery(stream);
+    while (result == Driver.NOT_READY) {
+      Backoff.pauseUninterruptibly(System.nanoTime() - start);
+      result = Cuda.cuStreamQuery(stream);
     }
+    Driver.check(result, "cuStreamQuery");
   }
 }

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.cuda.nccl;
 
+import io.nccl4j.internal.cuda.driver.Backoff;
 import io.nccl4j.internal.spi.HelperThread;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -41,11 +42,17 @@ final class CallWatch {
       THREAD.start();
     }
     WATCHED.add(calls);
+    countRanks();
     THREAD.wake();
   }
 
-  static void remove(CudaDeadlines calls) {
+  static synchronized void remove(CudaDeadlines calls) {
     WATCHED.remove(calls);
+    countRanks();
+  }
+
+  private static void countRanks() {
+    Backoff.setRanks(WATCHED.stream().mapToInt(CudaDeadlines::ranksHere).max().orElse(1));
   }
 
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread writes

@@ -59,6 +59,11 @@ public final class CudaDeadlines extends Padded {
     CallWatch.remove(this);
   }
 
+  /** Ranks of the communicator that are known to be on this machine, this one included. */
+  int ranksHere() {
+    return team.ranksHere();
+  }
+
   /** This thread is about to call NCCL for a work. */
   public void callBegins(Work work) {
     calling = work;
@@ -74,6 +79,7 @@ public final class CudaDeadlines extends Padded {
 
   /** Looks after a call that has not returned for a while; for the watch. */
   void checkCall() {
+    team.publish(rank);
     if (looksAlways && CallWatch.now() % TICKS_TO_LOOK == 0) {
       health.look();
     }

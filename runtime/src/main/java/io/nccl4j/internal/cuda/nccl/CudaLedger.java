@@ -2,6 +2,7 @@ package io.nccl4j.internal.cuda.nccl;
 
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Signature;
+import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.schedule.Work;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -10,10 +11,12 @@ import java.lang.invoke.VarHandle;
  * What a rank has called: counts, and the last {@value #ENTRIES} collectives. Written by the
  * submitting thread, read by any to explain.
  */
-public final class CudaLedger {
+public final class CudaLedger extends Padded {
   static final int ENTRIES = 1024;
 
-  private static final int FIELDS = 5;
+  // Of an entry: its number, code, count, signature, the size of its group, the chain up to it.
+  private static final int FIELDS = 6;
+  private static final int CHAIN = 5;
   private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
 
   private final int nranks;
@@ -28,6 +31,9 @@ public final class CudaLedger {
 
   /** The submitting thread's. */
   private long oneSided;
+
+  /** What all collectives so far come to; the submitting thread's. */
+  private int chain;
 
   private volatile long agreed;
 
@@ -69,7 +75,9 @@ public final class CudaLedger {
   }
 
   void agreedUpTo(long seq) {
-    agreed = seq;
+    if (seq != agreed) {
+      agreed = seq;
+    }
   }
 
   public long sends() {
@@ -106,6 +114,8 @@ public final class CudaLedger {
     LONG.setOpaque(entries, at + 2, count);
     LONG.setOpaque(entries, at + 3, signature);
     LONG.setOpaque(entries, at + 4, 1L);
+    chain = Signature.chain(chain, Signature.of(code, signature));
+    LONG.setOpaque(entries, at + CHAIN, (long) chain);
     LONG.setRelease(entries, at, seq);
     collectives = seq;
     return seq;
@@ -143,6 +153,17 @@ public final class CudaLedger {
 
   boolean has(long seq) {
     return (long) LONG.getAcquire(entries, at(seq)) == seq;
+  }
+
+  /**
+   * Whether two ranks are known to have called the same collectives up to one, at the price of a
+   * single comparison; if not, the entries tell.
+   */
+  boolean agreesUpTo(CudaLedger other, long seq) {
+    int at = at(seq) + CHAIN;
+    return (long) LONG.getOpaque(entries, at) == (long) LONG.getOpaque(other.entries, at)
+        && has(seq)
+        && other.has(seq);
   }
 
   /** Whether two ranks' entries are the same, or one of them is not recorded any more. */

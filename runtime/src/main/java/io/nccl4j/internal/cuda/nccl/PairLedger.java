@@ -1,5 +1,6 @@
 package io.nccl4j.internal.cuda.nccl;
 
+import io.nccl4j.internal.operation.Signature;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.concurrent.atomic.AtomicLongArray;
@@ -12,10 +13,12 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 final class PairLedger {
   static final int ENTRIES = 256;
 
-  private static final int FIELDS = 3;
+  // Of an entry: its number, code, count, the chain up to it.
+  private static final int FIELDS = 4;
+  private static final int CHAIN = 3;
   private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
 
-  /** By peer, made at its first message: the number of messages, then entries of three longs. */
+  /** By peer, made at its first message: the number of messages, then the entries. */
   private final AtomicReferenceArray<long[]> pairs;
 
   /** By peer: messages up to this one are known to agree. */
@@ -37,6 +40,9 @@ final class PairLedger {
     int at = at(seq);
     LONG.setOpaque(pair, at + 1, code);
     LONG.setOpaque(pair, at + 2, count);
+    int before = seq == 1 ? 0 : (int) (long) LONG.getOpaque(pair, at(seq - 1) + CHAIN);
+    int chain = Signature.chain(before, Signature.of(type(code), count));
+    LONG.setOpaque(pair, at + CHAIN, (long) chain);
     LONG.setRelease(pair, at, seq);
     LONG.setRelease(pair, 0, seq);
     return seq;
@@ -74,7 +80,16 @@ final class PairLedger {
    */
   static long difference(PairLedger sent, int receiver, PairLedger expected, int sender) {
     long last = Math.min(sent.messages(receiver), expected.messages(sender));
-    long first = Math.max(sent.agreed.getOpaque(receiver), last - ENTRIES) + 1;
+    long agreed = sent.agreed.getOpaque(receiver);
+    if (last <= agreed) {
+      // Nothing is written: the line is shared by the two ranks' threads.
+      return 0;
+    }
+    boolean same =
+        sent.chain(receiver, last) == expected.chain(sender, last)
+            && sent.has(receiver, last)
+            && expected.has(sender, last);
+    long first = same ? last + 1 : Math.max(agreed, last - ENTRIES) + 1;
     for (long seq = first; seq <= last; seq++) {
       boolean differ =
           type(sent.code(receiver, seq)) != type(expected.code(sender, seq))
@@ -85,6 +100,11 @@ final class PairLedger {
     }
     sent.agreed.setOpaque(receiver, last);
     return 0;
+  }
+
+  /** What all messages with a peer up to one come to, if that one is still recorded. */
+  private long chain(int peer, long seq) {
+    return (long) LONG.getOpaque(pairs.getAcquire(peer), at(seq) + CHAIN);
   }
 
   private static long type(long code) {

@@ -6,6 +6,7 @@ import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
+import io.nccl4j.internal.cuda.nccl.Neighbours.Neighbour;
 import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Wording;
@@ -21,13 +22,18 @@ import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The ranks of one communicator that live in this process. NCCL does not tell the others when one
- * gives up, nor what each was doing: here they can at least see each other. Thread-safe.
+ * The ranks of one communicator that live in this process, and what is known of those in other
+ * processes of this machine. NCCL does not tell the others when one gives up, nor what each was
+ * doing: here they can at least see each other. Thread-safe.
  */
 public final class Team {
-  /** A rank that has joined. */
+  /**
+   * A rank that has joined.
+   *
+   * @param place among the neighbours, if there are some
+   */
   private record Member(
-      NcclRank self, CudaLedger ledger, CudaHealth health, BooleanSupplier taskEnded) {
+      NcclRank self, CudaLedger ledger, CudaHealth health, BooleanSupplier taskEnded, int place) {
     int rank() {
       return self.rank();
     }
@@ -42,6 +48,12 @@ public final class Team {
   private volatile List<Member> departed = List.of();
   private int expected;
   private @Nullable NcclException failure;
+
+  /** By rank. */
+  private final Map<Integer, Integer> places = new HashMap<>();
+
+  private String secret = "";
+  private volatile @Nullable Neighbours neighbours;
 
   /** A team. */
   public Team(String number) {
@@ -60,13 +72,81 @@ public final class Team {
    */
   public void add(NcclRank rank, CudaHealth health, BooleanSupplier taskEnded) {
     synchronized (this) {
-      ranks = with(ranks, new Member(rank, rank.ledger(), health, taskEnded));
+      int place = places.getOrDefault(rank.rank(), rank.rank());
+      ranks = with(ranks, new Member(rank, rank.ledger(), health, taskEnded, place));
     }
     NcclException before = failure();
     if (before != null) {
       health.fail(before);
     }
   }
+
+  // ---- ranks of other processes of this machine
+
+  /**
+   * A rank is about to join, and looks for the processes of the others.
+   *
+   * @param common what only the ranks that join know
+   * @param most how many they may be
+   * @param place of this one among them
+   */
+  public synchronized void meet(String common, int most, int place) {
+    if (secret.isEmpty()) {
+      secret = common;
+      neighbours = Neighbours.find(common, most, place, number);
+    }
+    if (neighbours != null) {
+      neighbours.enter(place);
+    }
+  }
+
+  /** The same for a child, whose ranks are some of this team's. */
+  public void meetIn(Team child, int nranks, int place) {
+    if (neighbours != null) {
+      child.meet(secret + " " + child.number, nranks, place);
+    }
+  }
+
+  /** It has joined, as a rank. */
+  public synchronized void met(int place, int rank) {
+    if (neighbours != null) {
+      places.put(rank, place);
+      neighbours.joined(place, rank);
+    }
+  }
+
+  /** It does not join after all. */
+  public void unmet(int place) {
+    Neighbours near = neighbours;
+    if (near != null) {
+      near.leave(place, 0);
+    }
+  }
+
+  /** Lets neighbours know how many collectives a rank has called; now and then. */
+  void publish(NcclRank rank) {
+    Neighbours near = neighbours;
+    if (near != null) {
+      for (Member member : ranks) {
+        if (member.self == rank) {
+          near.publish(member.place, member.ledger.collectives());
+        }
+      }
+    }
+  }
+
+  private List<Neighbour> others() {
+    Neighbours near = neighbours;
+    return near == null ? List.of() : near.others();
+  }
+
+  /** How many ranks are known to be on this machine. */
+  int ranksHere() {
+    Neighbours near = neighbours;
+    return near == null ? ranks.size() : near.count();
+  }
+
+  // ---- ranks of this process
 
   /** The devices of the ranks here, in no order. */
   public List<DeviceMemory> devices() {
@@ -78,6 +158,9 @@ public final class Team {
     for (Member member : ranks) {
       if (member.rank() == rank.rank()) {
         departed = with(departed, member);
+        if (neighbours != null) {
+          neighbours.leave(member.place, member.ledger.collectives());
+        }
       }
     }
     ranks = ranks.stream().filter(member -> member.rank() != rank.rank()).toList();
@@ -136,7 +219,11 @@ public final class Team {
   /** Which ranks have not called what {@code work} waits for, in words. */
   String missing(NcclRank waiting, Work work) {
     if (!work.isCollective()) {
-      return "its peers";
+      return others().stream()
+          .filter(other -> other.rank() == work.root && other.isStopped())
+          .map(Neighbour::describe)
+          .findFirst()
+          .orElse("its peers");
     }
     String absent = absent(waiting, work.seq);
     return absent.isEmpty() ? "its peers" + otherGroup(waiting, work.seq) : absent;
@@ -176,12 +263,17 @@ public final class Team {
     return last;
   }
 
-  /** The ranks here that have not called what {@code work} waits for. */
+  /** The ranks of this machine that have not called what {@code work} waits for. */
   List<Integer> absentRanks(NcclRank waiting, long seq) {
-    return ranks.stream()
-        .filter(other -> other.rank() != waiting.rank() && other.ledger.collectives() < seq)
-        .map(Member::rank)
-        .toList();
+    Stream<Integer> here =
+        ranks.stream()
+            .filter(other -> other.rank() != waiting.rank() && other.ledger.collectives() < seq)
+            .map(Member::rank);
+    return Stream.concat(here, absentOthers(seq).map(Neighbour::rank)).sorted().toList();
+  }
+
+  private Stream<Neighbour> absentOthers(long seq) {
+    return others().stream().filter(other -> other.collectives() < seq || other.isStopped());
   }
 
   /** Which ranks have not called a collective, in words; nothing if all are here and have. */
@@ -194,7 +286,9 @@ public final class Team {
         text.append(Wording.behind(other.rank(), last, other.ledger.describe(last)));
       }
     }
-    int elsewhere = waiting.nranks() - ranks.size() - departed.size();
+    absentOthers(seq)
+        .forEach(other -> text.append(text.isEmpty() ? "" : ", ").append(other.describe()));
+    int elsewhere = waiting.nranks() - ranks.size() - departed.size() - others().size();
     if (elsewhere > 0) {
       text.append(text.isEmpty() ? "" : ", and ").append("perhaps one of the ").append(elsewhere);
       text.append(" ranks of other processes");
@@ -208,6 +302,10 @@ public final class Team {
     if (mismatch != null) {
       return mismatch;
     }
+    NcclException gone = ofNeighbours(waiting);
+    if (gone != null) {
+      return gone;
+    }
     for (Member other : ranks) {
       if (other.taskEnded.getAsBoolean()) {
         String operation = neverCalled(waiting, other);
@@ -216,14 +314,33 @@ public final class Team {
         }
       }
     }
-    for (Member gone : departed) {
-      long last = gone.ledger.collectives();
+    for (Member member : departed) {
+      long last = member.ledger.collectives();
       if (last < waiting.ledger().collectives()) {
-        String operation = waiting.ledger().describe(last + 1) + " #" + (last + 1);
-        return Wording.left(operation + " of communicator " + waiting.name(), gone.rank(), last);
+        return left(waiting, member.rank(), last);
       }
     }
     return null;
+  }
+
+  private static PeerFailedException left(NcclRank waiting, int peer, long last) {
+    String operation = waiting.ledger().describe(last + 1) + " #" + (last + 1);
+    return Wording.left(operation + " of communicator " + waiting.name(), peer, last);
+  }
+
+  private @Nullable NcclException ofNeighbours(NcclRank waiting) {
+    Neighbours near = neighbours;
+    if (near == null) {
+      return null;
+    }
+    List<Neighbour> dead = near.dead();
+    if (!dead.isEmpty()) {
+      return Wording.died(
+          dead.stream().map(Neighbour::rank).toList(),
+          dead.stream().map(one -> waiting.wording().death(one.rank(), one.pid())).toList());
+    }
+    Neighbour left = near.leftBefore(waiting.ledger().collectives());
+    return left == null ? null : left(waiting, left.rank(), left.collectives());
   }
 
   /** What a rank called and another one has not, in words; null if there is nothing. */
@@ -277,8 +394,11 @@ public final class Team {
 
   private static @Nullable MismatchException collectives(
       NcclRank one, Member other, long first, long last) {
+    if (other.rank() == one.rank() || first > last || one.ledger().agreesUpTo(other.ledger, last)) {
+      return null;
+    }
     for (long seq = first; seq <= last; seq++) {
-      if (other.rank() != one.rank() && !one.ledger().agrees(other.ledger, seq)) {
+      if (!one.ledger().agrees(other.ledger, seq)) {
         return difference(one, other.self, seq);
       }
     }

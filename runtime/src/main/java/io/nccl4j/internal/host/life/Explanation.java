@@ -60,19 +60,16 @@ public final class Explanation {
 
   /** These ranks died, and nothing else is known to have gone wrong before. */
   PeerFailedException died(List<Integer> ranks) {
-    return new PeerFailedException(
-        ranks, deaths(ranks), "check its output; close this communicator");
+    return Wording.died(ranks, eachDeath(ranks));
   }
 
   /** Says in words which processes died. */
   String deaths(List<Integer> ranks) {
-    StringBuilder text = new StringBuilder();
-    for (int k : ranks) {
-      text.append(text.isEmpty() ? "" : ", and ").append("rank ").append(k);
-      text.append(" of communicator ").append(name).append(" died (process ");
-      text.append(part.group().pid(part.processOf(k))).append(')');
-    }
-    return text.toString();
+    return String.join(", and ", eachDeath(ranks));
+  }
+
+  private List<String> eachDeath(List<Integer> ranks) {
+    return ranks.stream().map(k -> wording.death(k, part.group().pid(part.processOf(k)))).toList();
   }
 
   PeerFailedException left(EngineWork work, int peer) {

@@ -5,7 +5,7 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.life.LiveRanks;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
-import io.nccl4j.internal.machine.Machine;
+import io.nccl4j.internal.schedule.WaitSteps;
 import io.nccl4j.internal.spi.HelperThread;
 import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.internal.spi.Promise;
@@ -53,6 +53,7 @@ public final class Progress {
   private static final Object LOCK = new Object();
   private static volatile Driven[] streams = {};
   private static volatile int spins = SPINS;
+  private static volatile WaitSteps steps = new WaitSteps(false, 0, YIELD_NANOS);
   private static final HelperThread TICKER =
       new HelperThread("nccl4j-ticker", Progress::tick, Progress::cannotTick);
 
@@ -99,7 +100,8 @@ public final class Progress {
 
   /** Tells how many ranks of this machine poll at the same time. */
   public static void setRanks(int most) {
-    spins = most > Machine.PROCESSORS ? SPINS_CROWDED : SPINS;
+    steps = WaitSteps.of(most, YIELD_NANOS);
+    spins = steps.crowded() ? SPINS_CROWDED : SPINS;
   }
 
   /**
@@ -329,7 +331,9 @@ public final class Progress {
       if (now - start >= timeoutNanos) {
         return false;
       }
-      if (now - slowSince < YIELD_NANOS) {
+      if (steps.spinNanos() == Long.MAX_VALUE) {
+        Thread.onSpinWait();
+      } else if (now - slowSince < steps.yieldNanos()) {
         Thread.yield();
       } else {
         LockSupport.parkNanos(Math.min(sleep, timeoutNanos - (now - start)));

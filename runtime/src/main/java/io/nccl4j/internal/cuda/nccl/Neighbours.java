@@ -1,0 +1,230 @@
+package io.nccl4j.internal.cuda.nccl;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.internal.bootstrap.CommonFile;
+import io.nccl4j.internal.liveness.DeathWatch;
+import io.nccl4j.internal.machine.ProcessFiles;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The ranks of one communicator that live in other processes of this machine, as far as these have
+ * the same user and the same files: which process each is in, how many collectives it has called,
+ * whether it has left or died. NCCL tells nothing of this.
+ *
+ * <p>Each rank has a place in common memory; that of a process's first rank also holds the
+ * process's death signal. Thread-safe.
+ */
+final class Neighbours {
+  /**
+   * A rank of another process, at one moment.
+   *
+   * @param pid 0 if its process has no number here
+   * @param collectives how many it has called
+   */
+  record Neighbour(int rank, long pid, long collectives, boolean hasLeft, boolean isDead) {
+    /** Whether its process is stopped; looks at it. */
+    boolean isStopped() {
+      return !isDead && pid > 0 && ProcessFiles.HERE.isStopped(pid);
+    }
+
+    /** The rank and its process, in words. */
+    String describe() {
+      return "rank "
+          + rank
+          + " ("
+          + (pid == 0 ? "another process" : "process " + pid)
+          + (isDead ? ", which died" : isStopped() ? ", which is stopped" : "")
+          + (collectives == 0
+              ? "; it has called no collective yet)"
+              : "; its last collective is #" + collectives + ")");
+    }
+  }
+
+  private static final Logger LOG = LogManager.getLogger(Neighbours.class);
+
+  /** Processes of another layout do not find each other. */
+  private static final String LAYOUT = "nccl4j neighbours 1 ";
+
+  // A place: the death signal, and these longs.
+  private static final int PLACE_BYTES = 128;
+  private static final int PID = 64;
+  private static final int PID_SPACE = 72;
+  private static final int FIRST = 80;
+  private static final int RANK = 88;
+  private static final int COLLECTIVES = 96;
+  private static final int HAS_LEFT = 104;
+  private static final int PROCESS_LEFT = 112;
+
+  private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
+
+  private final CommonFile file;
+  private final MemorySegment memory;
+  private final int places;
+  private final int first;
+  private final DeathWatch watch;
+  private final boolean[] dead;
+  private final long pidSpace = ProcessFiles.HERE.namespace("pid").orElse(0);
+  private volatile boolean anyDead;
+  private int here;
+  private boolean watching;
+
+  private Neighbours(CommonFile file, int places, int first, String name) {
+    this.file = file;
+    this.memory = file.memory();
+    this.places = places;
+    this.first = first;
+    dead = new boolean[places];
+    MemorySegment[] signals = new MemorySegment[places];
+    for (int i = 0; i < places; i++) {
+      signals[i] = memory.asSlice((long) i * PLACE_BYTES, DeathWatch.MUTEX_BYTES);
+    }
+    watch =
+        new DeathWatch(
+            "nccl4j-watch-" + name, signals, first, this::isGone, this::died, this::cannotWatch);
+    DeathWatch.format(signals[first]);
+    watch.hold();
+  }
+
+  /**
+   * Looks for the processes of a communicator, before its ranks join; null if this process cannot
+   * be seen by others, which then know as much of it as NCCL does.
+   *
+   * @param secret what only the communicator's ranks know
+   * @param places ranks that there may be
+   * @param first the place of this process's first rank
+   */
+  static @Nullable Neighbours find(String secret, int places, int first, String name) {
+    try {
+      CommonFile file = CommonFile.open(LAYOUT + secret, places * PLACE_BYTES);
+      return new Neighbours(file, places, first, name);
+    } catch (NcclException e) {
+      LOG.debug("{}: other processes will not be told of a death here", name, e);
+      return null;
+    }
+  }
+
+  private long get(int place, int field) {
+    return (long) LONG.getAcquire(memory, (long) place * PLACE_BYTES + field);
+  }
+
+  private void set(int place, int field, long value) {
+    LONG.setRelease(memory, (long) place * PLACE_BYTES + field, value);
+  }
+
+  // ---- this process's ranks
+
+  /** A rank of this process takes its place; before it joins. */
+  synchronized void enter(int place) {
+    here++;
+    set(place, PID, ProcessHandle.current().pid());
+    set(place, PID_SPACE, pidSpace);
+    set(place, FIRST, first + 1L);
+  }
+
+  /** It has joined, and with it all others have taken their places. */
+  synchronized void joined(int place, int rank) {
+    set(place, RANK, rank + 1L);
+    file.remove();
+    if (!watching && count() > here) {
+      watching = true;
+      watch.watch();
+    }
+  }
+
+  /** How many collectives a rank has called; a little later than it does. */
+  void publish(int place, long collectives) {
+    LONG.setOpaque(memory, (long) place * PLACE_BYTES + COLLECTIVES, collectives);
+  }
+
+  /** A rank leaves, or does not join after all; once. */
+  synchronized void leave(int place, long collectives) {
+    if (get(place, HAS_LEFT) != 0) {
+      return;
+    }
+    publish(place, collectives);
+    set(place, HAS_LEFT, 1);
+    if (--here == 0) {
+      set(first, PROCESS_LEFT, 1);
+      watch.close();
+      file.remove();
+    }
+  }
+
+  // ---- those of others
+
+  /** Ranks of this machine, these included. */
+  int count() {
+    int count = 0;
+    for (int i = 0; i < places; i++) {
+      count += get(i, FIRST) != 0 ? 1 : 0;
+    }
+    return count;
+  }
+
+  /** The ranks of other processes. */
+  List<Neighbour> others() {
+    List<Neighbour> others = new ArrayList<>();
+    for (int i = 0; i < places; i++) {
+      if (isElsewhere(i)) {
+        others.add(at(i));
+      }
+    }
+    return others;
+  }
+
+  private boolean isElsewhere(int place) {
+    long of = get(place, FIRST) - 1;
+    return of >= 0 && of < places && of != first;
+  }
+
+  private Neighbour at(int place) {
+    long rank = get(place, RANK) - 1;
+    // The number of a process of another namespace is somebody else's here.
+    long pid = get(place, PID_SPACE) == pidSpace ? get(place, PID) : 0;
+    boolean hasLeft = get(place, HAS_LEFT) != 0;
+    return new Neighbour(
+        (int) (rank < 0 ? place : rank),
+        pid,
+        get(place, COLLECTIVES),
+        hasLeft,
+        anyDead && dead[(int) get(place, FIRST) - 1] && !hasLeft);
+  }
+
+  /** The ranks that died with their process. */
+  List<Neighbour> dead() {
+    return anyDead ? others().stream().filter(Neighbour::isDead).toList() : List.of();
+  }
+
+  /** A rank that left before it called a collective; null if there is none. Allocates nothing. */
+  @Nullable Neighbour leftBefore(long seq) {
+    for (int i = 0; i < places; i++) {
+      if (isElsewhere(i) && get(i, HAS_LEFT) != 0 && get(i, COLLECTIVES) < seq) {
+        return at(i);
+      }
+    }
+    return null;
+  }
+
+  // ---- by the watch, which allocates nothing
+
+  /** No process has this place, or it has left in good order. */
+  private boolean isGone(int place) {
+    return get(place, FIRST) != place + 1L || get(place, PROCESS_LEFT) != 0;
+  }
+
+  private void died(int place) {
+    dead[place] = true;
+    anyDead = true;
+  }
+
+  private void cannotWatch(Throwable cause) {
+    LOG.warn("the deaths of other processes can no longer be noticed: {}", cause.toString());
+  }
+}
