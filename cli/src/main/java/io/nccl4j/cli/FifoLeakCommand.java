@@ -8,9 +8,11 @@ import io.nccl4j.Provider;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.run.RankRange;
 import io.nccl4j.bench.selftest.FifoLeak;
+import io.nccl4j.bench.selftest.SelfTest;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -33,12 +35,19 @@ final class FifoLeakCommand extends Subcommand {
   private static final int MANY_DIVISOR = 20;
 
   @Option(
+      names = "--backend",
+      paramLabel = "NAME",
+      defaultValue = "host",
+      description = "host or cuda; default ${DEFAULT-VALUE}.")
+  private String backend;
+
+  @Option(
       names = "--procs",
       paramLabel = "N",
       defaultValue = "1",
       description =
           "Processes of one rank each; with 1, the ranks are two and then eight threads of this"
-              + " process; default ${DEFAULT-VALUE}.")
+              + " process, or as many as there are GPUs; default ${DEFAULT-VALUE}.")
   private int procs;
 
   @Option(
@@ -57,7 +66,8 @@ final class FifoLeakCommand extends Subcommand {
 
   @Override
   public Integer call() throws Exception {
-    Options options = Options.builder().backend(Backend.HOST).build();
+    Backend named = OptionRange.checked(spec, () -> OptionRange.oneBackend(backend));
+    Options options = Options.builder().backend(named).build();
     RankEnvironment ranks =
         OptionRange.checked(
             spec,
@@ -66,7 +76,9 @@ final class FifoLeakCommand extends Subcommand {
               return RankEnvironment.of(context.environment(), options, procs);
             });
     if (ranks.isParent()) {
-      return new ProcessRun(context, options, procs).runAgain(spec);
+      return new ProcessRun(SharedGpus.allowedIn(context, named), options, procs)
+          .withVariables(rank -> SharedGpus.ofProcess(named, rank))
+          .runAgain(spec);
     }
     RankRange range = ranks.range();
     if (range.id() != null) {
@@ -74,7 +86,7 @@ final class FifoLeakCommand extends Subcommand {
     }
     heading();
     List<FifoLeak.Result> results = new ArrayList<>();
-    for (int nranks : new int[] {FEW, MANY}) {
+    for (int nranks : threads(named)) {
       List<FifoLeak.Result> some =
           FifoLeak.onThreads(options.backend(), nranks, iterations(nranks), this::progress);
       some.forEach(result -> row(result, "threads"));
@@ -83,8 +95,14 @@ final class FifoLeakCommand extends Subcommand {
     return verdict(results);
   }
 
+  /** Of thread ranks each GPU has one. */
+  private static int[] threads(Backend backend) {
+    int most = backend == Backend.CUDA ? Device.all(backend).size() : MANY;
+    return IntStream.of(Math.min(FEW, most), Math.min(MANY, most)).distinct().toArray();
+  }
+
   private int asProcess(Options options, RankRange range, @Nullable Launch launch) {
-    Device device = Device.get(options.backend(), range.firstRank());
+    Device device = SelfTest.device(options.backend(), range.firstRank());
     List<FifoLeak.Result> results;
     try (Communicator communicator = range.join(device, FifoLeak.config())) {
       if (launch != null) {
@@ -118,7 +136,7 @@ final class FifoLeakCommand extends Subcommand {
   }
 
   private void heading() {
-    context.out().printf("# nccl4j %s selftest fifo-leak%n", Provider.get().version());
+    context.out().printf("# nccl4j %s selftest fifo-leak, %s%n", Provider.get().version(), backend);
     context
         .out()
         .printf(

@@ -1,5 +1,6 @@
 package io.nccl4j.cli;
 
+import io.nccl4j.Backend;
 import io.nccl4j.InvalidArgumentException;
 import java.util.function.Supplier;
 import picocli.CommandLine.Model.CommandSpec;
@@ -29,6 +30,15 @@ final class OptionRange {
       throw new InvalidArgumentException(name + " is " + value, "use 1 or more");
     }
     return value;
+  }
+
+  /** A backend by its name, which is not a choice between them. */
+  static Backend oneBackend(String label) {
+    Backend backend = Backend.ofLabel(label);
+    if (backend == Backend.AUTO) {
+      throw new InvalidArgumentException("backend is auto", "use host or cuda");
+    }
+    return backend;
   }
 
   /** What {@code task} makes of the options; if it refuses one, the command was called wrongly. */

@@ -12,7 +12,6 @@ import io.nccl4j.bench.selftest.SelfTest;
 import io.nccl4j.bench.selftest.SelfTestReport;
 import io.nccl4j.bench.selftest.SelfTestReport.Column;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -38,8 +37,6 @@ import picocli.CommandLine.Option;
     })
 final class SelftestCommand extends Subcommand implements SelfTest.Listener {
   private static final String ROW = "row: ";
-  private static final String SHARED_GPU_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE";
-  private static final String HOST_ID_VARIABLE = "NCCL_HOSTID";
   private static final int THREADS = 3;
   private static final int ONE_THREAD = 4;
   private static final int PROCESSES = 2;
@@ -135,10 +132,6 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
   private int column(List<Column> columns, Backend on, SelfTest.Layout as, int nranks) {
     note(on.label() + ", " + nranks + " ranks as " + as.label());
     List<SelfTest.Row> rows = new ArrayList<>();
-    Map<String, String> environment = new HashMap<>(context.environment());
-    if (on == Backend.CUDA) {
-      environment.put(SHARED_GPU_VARIABLE, "1");
-    }
     List<String> arguments =
         new ArrayList<>(List.of("selftest", "--backend", on.label(), "--layout", as.label()));
     arguments.addAll(List.of("--ranks", Integer.toString(nranks)));
@@ -148,7 +141,7 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
     int procs = as == SelfTest.Layout.PROCESSES ? nranks : 1;
     Options options = Options.builder().backend(on).build();
     int code =
-        new ProcessRun(context.withEnvironment(environment), options, procs)
+        new ProcessRun(SharedGpus.allowedIn(context, on), options, procs)
             .withVariables(rank -> own(on, as, rank))
             .run(
                 arguments,
@@ -161,15 +154,8 @@ final class SelftestCommand extends Subcommand implements SelfTest.Listener {
     return code;
   }
 
-  /** An NCCL that takes one rank a GPU is told that the processes are on different machines. */
   private static Map<String, String> own(Backend on, SelfTest.Layout as, int rank) {
-    if (on == Backend.HOST
-        || as != SelfTest.Layout.PROCESSES
-        || Backend.CUDA.info().devices().size() > 1
-        || Backend.CUDA.info().hasFeature(Feature.SHARED_GPU)) {
-      return Map.of();
-    }
-    return Map.of(HOST_ID_VARIABLE, "nccl4j-selftest-" + rank);
+    return as == SelfTest.Layout.PROCESSES ? SharedGpus.ofProcess(on, rank) : Map.of();
   }
 
   private void note(String text) {

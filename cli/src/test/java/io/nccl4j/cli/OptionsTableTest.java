@@ -98,6 +98,8 @@ class OptionsTableTest {
           selftest --backend tpu                  | unknown backend 'tpu'
           selftest fifo                           | fifo
           selftest fifo-leak -n 0                 | iters is 0
+          selftest fifo-leak --backend auto       | backend is auto
+          selftest first-call --backend gpu       | 'gpu'
           selftest fifo-leak --procs 0            | procs is 0
           selftest fifo-leak -t 2                 | -t
           selftest first-call -n 0                | pairs is 0

@@ -65,6 +65,43 @@ class StandInTest {
     }
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"", " --procs 2"})
+  void capturedOperationsTakeNoRoom(String more) throws Exception {
+    try (Jvm jvm = start(Map.of(), "selftest fifo-leak --backend cuda -n 200" + more)) {
+      jvm.await();
+      assertTrue(jvm.outLines().getFirst().endsWith(" selftest fifo-leak, cuda"), jvm::said);
+      List<String> rows = jvm.rows();
+      assertEquals(3, rows.size(), jvm::said);
+      // Case, ranks, as; of the rest what is taken at the end, and the elements that are wrong.
+      for (String row : rows) {
+        String[] fields = row.strip().split("  +");
+        assertTrue(row.contains(more.isEmpty() ? " 2 threads" : " 2 processes"), row);
+        assertEquals("0", fields[fields.length - 1], row);
+      }
+    }
+  }
+
+  /** How fast the stand-in is says nothing: that both operations were timed in both ways. */
+  @Test
+  void firstCallsAreTimed() throws Exception {
+    Path json = folder.resolve("first.json");
+    try (Jvm jvm = start(Map.of(), "selftest first-call --backend cuda -n 1 -J " + json)) {
+      int code = jvm.await();
+      assertTrue(code == 0 || code == 7, jvm::said);
+      assertEquals(2, jvm.rows().size(), jvm::said);
+      JsonNode report = new ObjectMapper().readTree(json.toFile());
+      assertEquals("cuda", report.get("backend").textValue());
+      boolean met = true;
+      for (JsonNode operation : report.get("results")) {
+        met &= operation.get("goal_met").booleanValue();
+        double goal = Math.max(5, 3 * operation.get("steady_p99_us").doubleValue());
+        assertEquals(goal, operation.get("goal_us").doubleValue(), 1e-9);
+      }
+      assertEquals(met ? 0 : 7, code, jvm::said);
+    }
+  }
+
   /** What the stand-in takes is not what NCCL would: the difference is shown. */
   @Test
   void memoryIsMeasured() throws Exception {

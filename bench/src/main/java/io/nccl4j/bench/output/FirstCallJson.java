@@ -17,12 +17,14 @@ public final class FirstCallJson {
   public static Path write(
       Path file,
       String version,
+      String backend,
       List<FirstCall.Times> cold,
       List<FirstCall.Times> warm,
       List<FirstCall.Summary> summaries) {
     Json.Fields document =
         new Json.Fields()
             .with("nccl4j_version", version)
+            .with("backend", backend)
             .with("size", FirstCall.BYTES)
             .with("results", summaries, FirstCallJson::summary)
             .with("cold", cold, FirstCallJson::times)
@@ -44,8 +46,7 @@ public final class FirstCallJson {
         .with("steady_median_us", summary.steadyMedian())
         .with("steady_p99_us", summary.steadyP99())
         .with("goal_us", summary.goal())
-        .with("goal_met", summary.meetsGoal())
-        .with("okay", summary.passed());
+        .with("goal_met", summary.meetsGoal());
   }
 
   private static Json.Fields times(FirstCall.Times times) {

@@ -34,9 +34,6 @@ public final class FirstCall {
   /** What it is meant to take at most, in steady 99th percentiles. */
   private static final double GOAL_STEADY = 3;
 
-  /** What a warm-up must save at least: the ratio of first calls without it and with it. */
-  private static final double LEAST_GAIN = 5;
-
   private static final int RANKS = 2;
   private static final int STEADY_WARM_UP = 20_000;
   private static final int SAMPLES = 4000;
@@ -115,11 +112,6 @@ public final class FirstCall {
     /** Whether the warm-up did all that it is meant to do. */
     public boolean meetsGoal() {
       return warmMedian <= goal();
-    }
-
-    /** Whether the warm-up did its work, even if other programs disturbed the run. */
-    public boolean passed() {
-      return meetsGoal() || warmMedian * LEAST_GAIN <= coldMedian;
     }
   }
 
