@@ -79,6 +79,7 @@ final class MemoryCommand extends Subcommand {
     add(Lever.NVLS_CHUNKSIZE, "SIZE", "Chunk of NVLS; default 128K.");
     add(Lever.P2P, "on|off", "Whether GPUs reach each other; default on.");
     add(Lever.SHM, "on|off", "Whether shared memory may be used; default on.");
+    add(Lever.TREES, "on|off", "Whether NCCL may choose trees; default where its model could.");
     add(Lever.CUMEM_HOST, "on|off", "Whether CUDA shares host memory; default on from 2.24.");
     add(
         Lever.RUNTIME_CONNECT,
@@ -139,7 +140,7 @@ final class MemoryCommand extends Subcommand {
   private static long number(Lever lever, String text) {
     try {
       return switch (lever) {
-        case NVLS, P2P, SHM, CUMEM_HOST, RUNTIME_CONNECT -> flag(lever, text);
+        case NVLS, P2P, SHM, TREES, CUMEM_HOST, RUNTIME_CONNECT -> flag(lever, text);
         case BUFFSIZE, LL_BUFFSIZE, LL128_BUFFSIZE, NVLS_CHUNKSIZE, WORK_FIFO, FIFO ->
             ByteSize.parse(text);
         case ARCH -> Long.parseLong(text.toLowerCase(Locale.ROOT).replaceFirst("^sm_?", ""));

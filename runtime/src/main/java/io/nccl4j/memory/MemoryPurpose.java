@@ -25,7 +25,9 @@ public enum MemoryPurpose {
   /** NCCL's tables of peers, for each channel. */
   CHANNEL("channel", "tables of peers of each channel"),
   /** NCCL's buffers between two GPUs, for collectives. */
-  RING("ring and tree", "buffers of each channel to its neighbours"),
+  RING("ring", "buffers of each channel to its neighbours in the ring"),
+  /** The same, for allReduces that NCCL chooses to run along a tree. */
+  TREE("tree", "buffers of each channel to its other neighbours in a tree"),
   /** NCCL's buffers between two GPUs, for sends and receives. */
   EXCHANGE("send and receive", "buffers of each channel to each peer"),
   /** Buffers and credits of multicast: NVLink SHARP. */

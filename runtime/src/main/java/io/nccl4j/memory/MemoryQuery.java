@@ -62,6 +62,11 @@ public final class MemoryQuery {
     P2P("p2p", 1, 0, 1, "NCCL_P2P_DISABLE"),
     /** Whether shared memory may be used. */
     SHM("shm", 1, 0, 1, "NCCL_SHM_DISABLE"),
+    /**
+     * Whether collectives may go along trees; if not set, wherever NCCL's model of times could
+     * choose them. Any value of {@code NCCL_ALGO} sets it.
+     */
+    TREES("trees", -1, 0, 1, ""),
     /** Whether NCCL shares host memory through CUDA, not through files in {@code /dev/shm}. */
     CUMEM_HOST("cumem-host", -1, 0, 1, "NCCL_CUMEM_HOST_ENABLE"),
     /** Whether NCCL connects at the first collective; if not, when joining. */
@@ -170,7 +175,8 @@ public final class MemoryQuery {
         }
       }
     }
-    return query;
+    String algorithms = environment.get("NCCL_ALGO");
+    return algorithms == null || algorithms.isBlank() ? query : query.with(Lever.TREES, 1);
   }
 
   private static OptionalLong number(@Nullable String text) {

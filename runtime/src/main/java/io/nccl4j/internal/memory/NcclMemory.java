@@ -30,6 +30,11 @@ public final class NcclMemory {
   private static final long PEER_ENTRY = 640;
 
   private static final long SHM_REFERENCES = 4;
+
+  /** GPUs, and how many of them on a machine, for which NCCL's model of times was computed. */
+  private static final int HOPPER = 90;
+
+  private static final int MODELLED_RANKS = 8;
   private static final int V2_20 = 22000;
   private static final int V2_21 = 22100;
   private static final int V2_22 = 22200;
@@ -255,27 +260,43 @@ public final class NcclMemory {
     }
     boolean lazy = version >= V2_22 && query.value(Lever.RUNTIME_CONNECT) != 0;
     When when = lazy ? When.COLLECTIVE : When.JOIN;
-    int ways = nranks > 2 ? 2 : 1;
-    String what = channels + " channels, " + ways + " connections each";
-    if (query.value(Lever.P2P) != 0) {
-      boolean measured = isMeasured();
-      device(
-          MemoryPurpose.RING,
+    String what = source() + ": " + channels + " channels, 1 connection each";
+    boolean measured = isMeasured();
+    neighbours(
+        MemoryPurpose.RING,
+        when,
+        measured ? Basis.MEASURED : Basis.DERIVED,
+        measured
+            ? "2 H200, NCCL 2.30.7: 480 MiB suspendable after the first allReduce"
+            : what + (local < nranks ? ", at most" : ""));
+    // Two ranks have the same neighbour in both.
+    if (nranks > 2 && (!lazy || mayUseTrees())) {
+      neighbours(
+          MemoryPurpose.TREE,
           when,
-          (long) ways * channels * connection(),
-          measured ? Basis.MEASURED : Basis.DERIVED,
-          measured
-              ? "2 H200, NCCL 2.30.7: 480 MiB suspendable after the first allReduce"
-              : source() + ": " + what + (local < nranks ? ", at most" : ""));
-    } else if (query.value(Lever.SHM) != 0 && local > 1) {
-      line(
-          MemoryPurpose.RING,
-          sharedPlace(),
-          when,
-          (long) ways * channels * shared(),
           Basis.DERIVED,
-          source() + ": " + what);
+          what + (lazy ? ", at most: if NCCL runs an allReduce along a tree" : ""));
     }
+  }
+
+  private void neighbours(MemoryPurpose purpose, When when, Basis basis, String text) {
+    if (query.value(Lever.P2P) != 0) {
+      device(purpose, when, channels * connection(), basis, text);
+    } else if (query.value(Lever.SHM) != 0 && local > 1) {
+      line(purpose, sharedPlace(), when, channels * shared(), basis, text);
+    }
+  }
+
+  /**
+   * NCCL connects the neighbours of an algorithm when its model of times chooses that for the first
+   * time, by the size. On one machine with up to eight Hopper GPUs it takes rings for less than
+   * trees at every size, whatever channels were found and however fast they are, up to 700 GB/s in
+   * all. Elsewhere the choice depends on what NCCL's search for rings finds.
+   */
+  private boolean mayUseTrees() {
+    boolean ringsAreFaster =
+        version >= V2_24 && arch == HOPPER && local == nranks && nranks <= MODELLED_RANKS;
+    return query.value(Lever.TREES, ringsAreFaster ? 0 : 1) != 0;
   }
 
   /** CUDA shares host memory of different processes; those of one use a file even then. */

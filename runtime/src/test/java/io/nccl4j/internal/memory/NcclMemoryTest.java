@@ -123,6 +123,50 @@ class NcclMemoryTest {
     assertEquals(Basis.MEASURED, first.basis());
   }
 
+  /** 4 H200, all to all: 205,520,896 B after joining, 507,510,784 B after the first allReduces. */
+  @Test
+  void measuredBytesOfFourGpus() {
+    MemoryQuery query = query(4, 23007).with(Lever.NVLS, 0);
+    MemoryPrediction prediction = MemoryPrediction.of(query);
+    long barrier = prediction.bytes(MemoryPurpose.BARRIER);
+    assertEquals(205_520_896, prediction.bytes(MemoryPlace.DEVICE, When.JOIN) - barrier);
+    assertEquals(507_510_784, prediction.bytes(MemoryPlace.DEVICE, When.COLLECTIVE) - barrier);
+  }
+
+  /** Where NCCL may choose trees, or connects everything when joining, they count. */
+  @ParameterizedTest
+  @CsvSource({
+    "2, 23007, 80, 2, false",
+    "4, 23007, 90, 4, false",
+    "8, 22403, 90, 8, false",
+    "4, 22304, 90, 4, true",
+    "4, 23007, 80, 4, true",
+    "4, 23007, 100, 4, true",
+    "4, 22105, 90, 4, true",
+    "16, 23007, 90, 8, true",
+    "16, 23007, 90, 16, true"
+  })
+  void treesWhereTheyMayBe(int nranks, int nccl, int arch, int local, boolean trees) {
+    MemoryQuery query =
+        query(nranks, nccl).with(Lever.ARCH, arch).with(Lever.RANKS_PER_NODE, local);
+    assertEquals(trees, bytes(query, MemoryPurpose.TREE) > 0);
+    if (trees) {
+      assertEquals(bytes(query, MemoryPurpose.RING), bytes(query, MemoryPurpose.TREE));
+    }
+    if (nranks > 2) {
+      assertTrue(bytes(query.with(Lever.TREES, 1), MemoryPurpose.TREE) > 0);
+      MemoryQuery asked = query.withEnvironment(Map.of("NCCL_ALGO", "allreduce:tree"));
+      assertTrue(bytes(asked, MemoryPurpose.TREE) > 0);
+    }
+  }
+
+  private static long bytes(MemoryQuery query, MemoryPurpose purpose) {
+    return NcclMemory.lines(query).stream()
+        .filter(line -> line.purpose() == purpose)
+        .mapToLong(Line::bytes)
+        .sum();
+  }
+
   /** Between two GPUs before 2.28.7, before Hopper, or switched off: no NVLS. */
   @ParameterizedTest
   @CsvSource({"2, 22803, 90, 1", "8, 23007, 80, 1", "8, 23007, 90, 0", "1, 23007, 90, 1"})
@@ -149,7 +193,8 @@ class NcclMemoryTest {
   void sharedMemory() {
     MemoryQuery query = query(8, 22105).with(Lever.P2P, 0);
     long file = 9_637_888 + 4096 + 8192;
-    assertEquals(2 * 2 * file, only(query, MemoryPurpose.RING, When.JOIN).bytes());
+    assertEquals(2 * file, only(query, MemoryPurpose.RING, When.JOIN).bytes());
+    assertEquals(2 * file, only(query, MemoryPurpose.TREE, When.JOIN).bytes());
     MemoryPrediction prediction = MemoryPrediction.of(query);
     assertEquals(2 * 2 * file, prediction.bytes(MemoryPlace.SHM));
     assertEquals(8 * 2 * 2 * file, prediction.shmBytesPerNode());

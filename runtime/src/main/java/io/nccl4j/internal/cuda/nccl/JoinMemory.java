@@ -136,11 +136,16 @@ public final class JoinMemory {
               "NCCL by joining", predicted, "predicted", rank.nccl.totalBytes(), STATISTICS));
     }
     if (now != null) {
+      long most = rank.predicted(When.COLLECTIVE);
+      long trees = rank.prediction.bytes(MemoryPurpose.TREE);
+      // What NCCL chooses by the size of an operation is seen by what it has taken.
+      boolean connected = trees == 0 || now.totalBytes() > most - trees;
       comparisons.add(
           new Comparison(
               "NCCL by now",
-              rank.predicted(When.COLLECTIVE),
-              "predicted for the first collectives",
+              connected ? most : most - trees,
+              "predicted for the first collectives"
+                  + (trees == 0 ? "" : connected ? ", with trees" : ", none of them along a tree"),
               now.totalBytes(),
               STATISTICS));
     }
