@@ -4,8 +4,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.Backend;
-import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -42,8 +40,6 @@ class CudaProcessTest {
   /** Ranks in a process each. */
   private void join(int operationMillis) throws Exception {
     StandIn standIn = StandIn.require();
-    System.setProperty("nccl4j.cuda.library", standIn.cuda().toString());
-    System.setProperty("nccl4j.nccl.library", standIn.nccl().toString());
     List<String> options =
         List.of(
             "--enable-native-access=ALL-UNNAMED",
@@ -52,9 +48,12 @@ class CudaProcessTest {
     for (int rank = 0; rank < RANKS; rank++) {
       children.add(ChildJvm.start(options, CudaRankMain.class));
     }
-    UniqueId id = UniqueId.create(Backend.CUDA);
+    for (ChildJvm child : children) {
+      child.expect("ready");
+    }
+    children.getFirst().tell("id");
+    String id = children.getFirst().expect("id");
     for (int rank = 0; rank < RANKS; rank++) {
-      children.get(rank).expect("ready");
       children.get(rank).tell("join " + id + " " + RANKS + " " + rank + " " + operationMillis);
     }
     for (ChildJvm child : children) {

@@ -2,6 +2,7 @@ package io.nccl4j.internal.cuda;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -13,12 +14,14 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 
 /**
- * A process with one rank that does what its standard input says, a command a line, and answers
- * each with a line:
+ * A process with one rank, on the libraries that it finds, that does what its standard input says,
+ * a command a line, and answers each with a line:
  *
  * <pre>
+ * id                           id ID
  * join ID NRANKS RANK MILLIS   joined: with that deadline of operations
  * split COLOR                  split RANK: what follows is of the child
  * sums COUNT                   summing, summed | failed …: that many sums, each waited for
@@ -29,6 +32,8 @@ import java.nio.charset.StandardCharsets;
  * <p>{@code failed} is followed by the exception, its ranks, and the message.
  */
 final class CudaRankMain {
+  private static final int COUNT = 64;
+
   private Communicator communicator;
   private Stream stream;
   private DeviceBuffer buffer;
@@ -53,6 +58,7 @@ final class CudaRankMain {
 
   private String run(String[] words) {
     return switch (words[0]) {
+      case "id" -> "id " + UniqueId.create(Backend.CUDA);
       case "join" -> {
         int rank = Integer.parseInt(words[3]);
         Device device = Device.get(Backend.CUDA, rank % Device.all(Backend.CUDA).size());
@@ -62,9 +68,12 @@ final class CudaRankMain {
                 Integer.parseInt(words[2]),
                 UniqueId.parse(words[1]),
                 rank,
-                CudaRig.config(Long.parseLong(words[4])));
+                CommunicatorConfig.builder()
+                    .operationTimeout(Duration.ofMillis(Long.parseLong(words[4])))
+                    .closeTimeout(Duration.ofSeconds(2))
+                    .build());
         stream = device.newStream();
-        buffer = device.allocate(DataType.INT32, CudaRig.COUNT);
+        buffer = device.allocate(DataType.INT32, COUNT);
         yield "joined";
       }
       case "split" -> {
@@ -74,8 +83,7 @@ final class CudaRankMain {
       case "sums" -> {
         System.out.println("summing");
         for (int i = 0; i < Integer.parseInt(words[1]); i++) {
-          communicator.allReduce(
-              buffer, buffer, CudaRig.COUNT, DataType.INT32, ReduceOp.SUM, stream);
+          communicator.allReduce(buffer, buffer, COUNT, DataType.INT32, ReduceOp.SUM, stream);
           stream.synchronize();
         }
         yield "summed";
@@ -83,7 +91,7 @@ final class CudaRankMain {
       case "recv" -> {
         System.out.println("receiving");
         int peer = Integer.parseInt(words[1]);
-        communicator.recv(buffer, CudaRig.COUNT, DataType.INT32, peer, stream);
+        communicator.recv(buffer, COUNT, DataType.INT32, peer, stream);
         stream.synchronize();
         yield "received";
       }
