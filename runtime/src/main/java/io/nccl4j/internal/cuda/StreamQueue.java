@@ -10,6 +10,8 @@ import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Resource;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -29,6 +31,15 @@ final class StreamQueue extends Padded {
   static final int CAPACITY = 256;
 
   private static final int ENTRIES_PER_MARK = CAPACITY / 2;
+  private static final VarHandle NEXT;
+
+  static {
+    try {
+      NEXT = MethodHandles.lookup().findVarHandle(StreamQueue.class, "next", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
 
   private final Gpu gpu;
   private final StreamHandle handle;
@@ -37,8 +48,8 @@ final class StreamQueue extends Padded {
   private final Slot[] ring = new Slot[CAPACITY];
   private final Guard guard = new Guard();
 
-  /** Entries put in; the submitting thread's. */
-  private volatile long next;
+  /** Entries put in; the submitting thread's, which puts no fence behind a launch. */
+  private long next;
 
   /** Entries that the device has passed. Under the guard. */
   private volatile long head;
@@ -64,7 +75,7 @@ final class StreamQueue extends Padded {
 
   /** Entries put in so far. Any thread. */
   long next() {
-    return next;
+    return (long) NEXT.getAcquire(this);
   }
 
   /** Entries that the device is known to have passed. Any thread. */
@@ -73,7 +84,7 @@ final class StreamQueue extends Padded {
   }
 
   boolean isEmpty() {
-    return head == next;
+    return head == next();
   }
 
   // ---- putting in; there is room
@@ -132,9 +143,8 @@ final class StreamQueue extends Padded {
     return ring[(int) position & CAPACITY - 1];
   }
 
-  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
   private void advance() {
-    next++;
+    NEXT.setRelease(this, next + 1);
   }
 
   // ---- passing
@@ -142,7 +152,7 @@ final class StreamQueue extends Padded {
   /** Whether the device has passed everything; never waits. */
   boolean poll() {
     // Read first: a launch that is under way was noted before its entry.
-    long end = next;
+    long end = next();
     if (!launches.areDone()) {
       return false;
     }
@@ -159,10 +169,11 @@ final class StreamQueue extends Padded {
 
   /** Whether the device has passed an entry; asks it. */
   boolean hasPassed(long position) {
-    if (head >= position && position < next) {
+    long end = next();
+    if (head >= position && position < end) {
       return true;
     }
-    if (position == next) {
+    if (position == end) {
       return poll();
     }
     if (position > marked) {
@@ -171,27 +182,33 @@ final class StreamQueue extends Padded {
       }
       mark();
     }
+    return !passMarks() || head >= position;
+  }
+
+  /** Gives back what lies before the marks that the device has passed; false if it is lost. */
+  boolean passMarks() {
     long reached = marks.poll();
     if (reached < 0) {
       broken((int) -reached);
-      return true;
+      return false;
     }
     if (reached > head) {
       passed(reached);
     }
-    return head >= position;
+    return true;
   }
 
   /** The context is lost, or the stream: nothing in it will complete. */
   private void broken(int result) {
     NcclException e = Driver.failure(result, "cuStreamQuery");
     fail(e, head);
-    for (long i = head; i < next; i++) {
+    long end = next();
+    for (long i = head; i < end; i++) {
       for (CudaWork work = slot(i).works; work != null; work = (CudaWork) work.next) {
         work.rank.health().fail(e);
       }
     }
-    passed(next);
+    passed(end);
   }
 
   /** The ranks whose works are queued. */
@@ -199,7 +216,8 @@ final class StreamQueue extends Padded {
     Set<CudaRank> all = new LinkedHashSet<>();
     guard.enter();
     try {
-      for (long i = head; i < next; i++) {
+      long end = next();
+      for (long i = head; i < end; i++) {
         slot(i).addRanks(all);
       }
     } finally {
@@ -306,7 +324,7 @@ final class StreamQueue extends Padded {
   long lastUse(Object buffer) {
     guard.enter();
     try {
-      for (long i = next; --i >= head; ) {
+      for (long i = next(); --i >= head; ) {
         if (slot(i).uses(buffer)) {
           return i + 1;
         }
@@ -321,7 +339,8 @@ final class StreamQueue extends Padded {
   @Nullable String userOf(Object buffer) {
     guard.enter();
     try {
-      for (long i = head; i < next; i++) {
+      long end = next();
+      for (long i = head; i < end; i++) {
         Slot slot = slot(i);
         if (slot.uses(buffer)) {
           return slot.describe();

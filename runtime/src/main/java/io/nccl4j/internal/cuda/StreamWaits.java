@@ -19,6 +19,9 @@ import org.jspecify.annotations.Nullable;
 final class StreamWaits {
   private static final long LOOK_NANOS = 1_000_000;
 
+  /** Between two looks at what has been passed before all has: not to be done at the end. */
+  private static final long MARK_NANOS = 100_000;
+
   private final Gpu gpu;
   private final StreamQueue queue;
 
@@ -88,11 +91,16 @@ final class StreamWaits {
     long start = System.nanoTime();
     long progress = start;
     long looked = start;
+    long marked = start;
     long seen = queue.head();
     while (!queue.hasPassed(position)) {
       long now = System.nanoTime();
       if (now - start > timeoutNanos) {
         return false;
+      }
+      if (now - marked > MARK_NANOS && position - queue.head() > 1) {
+        marked = now;
+        boolean ignored = queue.passMarks();
       }
       if (queue.head() != seen) {
         seen = queue.head();

@@ -18,7 +18,7 @@ import java.util.Locale;
  * @param yieldNanos after which it sleeps
  */
 public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
-  private static final long SPIN_NANOS = 20_000;
+  private static final long SPIN_NANOS = 100_000;
   private static final long CROWDED_YIELD_NANOS = 200_000;
 
   /** What can be asked for. */

@@ -116,8 +116,8 @@ class RealCostTest {
       Wait one = waits[0][i];
       // One rank may start a little before the other, and ends its wait with it.
       double late = (one.java - one.c + waits[1][i].java - waits[1][i].c) / 2;
-      // What a queue holds is given back in the wait, some ns for each operation.
-      assertTrue(late <= MOST_LATE + 20 * one.calls, () -> late + " ns late: " + one);
+      // What a queue holds is given back behind the device, about 100 ns for each operation.
+      assertTrue(late <= MOST_LATE + 150 * (one.calls - 1), () -> late + " ns late: " + one);
     }
   }
 

@@ -18,13 +18,13 @@ class WaitStepsTest {
 
   @ParameterizedTest(name = "{0} with {1} ranks on 4 processors")
   @CsvSource({
-    "auto, 1, false, 20000, 1000000000",
-    "auto, 4, false, 20000, 1000000000",
+    "auto, 1, false, 100000, 1000000000",
+    "auto, 4, false, 100000, 1000000000",
     "auto, 5, true, 0, 200000",
     "spin, 5, false, 9223372036854775807, 9223372036854775807",
-    "yield, 4, false, 20000, 9223372036854775807",
+    "yield, 4, false, 100000, 9223372036854775807",
     "yield, 5, true, 0, 9223372036854775807",
-    "sleep, 4, false, 20000, 0",
+    "sleep, 4, false, 100000, 0",
     "sleep, 5, true, 0, 0"
   })
   void stepsFollowFromSettingAndRanks(

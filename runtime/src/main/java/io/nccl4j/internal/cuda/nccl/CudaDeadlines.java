@@ -7,6 +7,8 @@ import io.nccl4j.NcclException;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.Interrupts;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -28,10 +30,22 @@ public final class CudaDeadlines extends Padded {
   private final long timeoutNanos;
   private final boolean looksAlways;
 
-  private volatile @Nullable Work calling;
-  private volatile long callTick;
+  private static final VarHandle CALL_TICK;
 
-  /** Written before the tick. */
+  static {
+    try {
+      CALL_TICK = MethodHandles.lookup().findVarHandle(CudaDeadlines.class, "callTick", long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  /** When the present call began, 0 if none is under way. */
+  @SuppressWarnings("unused") // by VarHandle
+  private long callTick;
+
+  // The last call's, written before the tick: no fence waits for what NCCL has just written.
+  private @Nullable Work calling;
   private @Nullable Thread caller;
 
   /**
@@ -66,15 +80,16 @@ public final class CudaDeadlines extends Padded {
 
   /** This thread is about to call NCCL for a work. */
   public void callBegins(Work work) {
+    Thread thread = Thread.currentThread();
+    if (caller != thread) {
+      caller = thread;
+    }
     calling = work;
-    caller = Thread.currentThread();
-    callTick = CallWatch.now();
+    CALL_TICK.setRelease(this, CallWatch.now());
   }
 
   public void callEnds() {
-    callTick = 0;
-    caller = null;
-    calling = null;
+    CALL_TICK.setRelease(this, 0L);
   }
 
   /** Looks after a call that has not returned for a while; for the watch. */
@@ -83,7 +98,7 @@ public final class CudaDeadlines extends Padded {
     if (looksAlways && CallWatch.now() % TICKS_TO_LOOK == 0) {
       health.look();
     }
-    long begun = callTick;
+    long begun = (long) CALL_TICK.getAcquire(this);
     Work work = calling;
     long ticks = CallWatch.now() - begun;
     Thread thread = caller;

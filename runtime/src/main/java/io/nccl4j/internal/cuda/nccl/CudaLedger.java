@@ -18,16 +18,22 @@ public final class CudaLedger extends Padded {
   private static final int FIELDS = 6;
   private static final int CHAIN = 5;
   private static final VarHandle LONG = MethodHandles.arrayElementVarHandle(long[].class);
+  private static final VarHandle COLLECTIVES = field("collectives");
+  private static final VarHandle SENDS = field("sends");
+  private static final VarHandle RECEIVES = field("receives");
 
   private final int nranks;
   private final long[] entries = new long[ENTRIES * FIELDS];
-  private volatile long collectives;
+
+  /** Written by the submitting thread, without a fence, as are the next two. */
+  private long collectives;
+
   private final PairLedger sent;
   private final PairLedger expected;
   private final PairLedger blocksSent;
   private final PairLedger blocksExpected;
-  private volatile long sends;
-  private volatile long receives;
+  private long sends;
+  private long receives;
 
   /** The submitting thread's. */
   private long oneSided;
@@ -36,6 +42,14 @@ public final class CudaLedger extends Padded {
   private int chain;
 
   private volatile long agreed;
+
+  private static VarHandle field(String name) {
+    try {
+      return MethodHandles.lookup().findVarHandle(CudaLedger.class, name, long.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
 
   CudaLedger(int nranks) {
     this.nranks = nranks;
@@ -66,7 +80,7 @@ public final class CudaLedger extends Padded {
   }
 
   public long collectives() {
-    return collectives;
+    return (long) COLLECTIVES.getAcquire(this);
   }
 
   /** Collectives up to this one are known to agree with the other ranks of this process. */
@@ -81,11 +95,11 @@ public final class CudaLedger extends Padded {
   }
 
   public long sends() {
-    return sends;
+    return (long) SENDS.getAcquire(this);
   }
 
   public long receives() {
-    return receives;
+    return (long) RECEIVES.getAcquire(this);
   }
 
   /**
@@ -93,7 +107,6 @@ public final class CudaLedger extends Padded {
    *
    * @param signature what of its counts all ranks know
    */
-  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread submits
   public long note(long code, long count, long signature) {
     Operation operation = Signature.operation(code);
     if (operation.isOneSided()) {
@@ -101,11 +114,11 @@ public final class CudaLedger extends Padded {
     }
     int peer = (int) (code >>> 32);
     if (operation == Operation.SEND) {
-      ++sends;
+      SENDS.setRelease(this, sends + 1);
       return sent.note(peer, code, count);
     }
     if (operation == Operation.RECV) {
-      ++receives;
+      RECEIVES.setRelease(this, receives + 1);
       return expected.note(peer, code, count);
     }
     long seq = collectives + 1;
@@ -117,7 +130,7 @@ public final class CudaLedger extends Padded {
     chain = Signature.chain(chain, Signature.of(code, signature));
     LONG.setOpaque(entries, at + CHAIN, (long) chain);
     LONG.setRelease(entries, at, seq);
-    collectives = seq;
+    COLLECTIVES.setRelease(this, seq);
     return seq;
   }
 
