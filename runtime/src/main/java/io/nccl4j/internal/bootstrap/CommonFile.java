@@ -64,6 +64,8 @@ public final class CommonFile {
       MemorySegment memory = channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes, Arena.ofAuto());
       return new CommonFile(file, memory);
     } catch (IOException | UnsupportedOperationException e) {
+      // Also for an interrupted thread, whose join ends before long.
+      remove(file);
       throw new SystemErrorException(
               "the common file " + file + " cannot be used: " + e, "check its folder")
           .causedBy(e);
@@ -100,6 +102,10 @@ public final class CommonFile {
 
   /** All have opened it, or none is to: the file goes, the memory stays. */
   public void remove() {
+    remove(file);
+  }
+
+  private static void remove(Path file) {
     try {
       Files.deleteIfExists(file);
     } catch (IOException e) {

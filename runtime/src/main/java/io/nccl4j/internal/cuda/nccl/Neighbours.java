@@ -1,6 +1,7 @@
 package io.nccl4j.internal.cuda.nccl;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.bindings.LibcException;
 import io.nccl4j.internal.bootstrap.CommonFile;
 import io.nccl4j.internal.liveness.DeathWatch;
 import io.nccl4j.internal.machine.ProcessFiles;
@@ -101,11 +102,15 @@ final class Neighbours {
    * @param first the place of this process's first rank
    */
   static @Nullable Neighbours find(String secret, int places, int first, String name) {
+    CommonFile file = null;
     try {
-      CommonFile file = CommonFile.open(LAYOUT + secret, places * PLACE_BYTES);
+      file = CommonFile.open(LAYOUT + secret, places * PLACE_BYTES);
       return new Neighbours(file, places, first, name);
-    } catch (NcclException e) {
+    } catch (NcclException | LibcException | UnsupportedOperationException e) {
       LOG.debug("{}: other processes will not be told of a death here", name, e);
+      if (file != null) {
+        file.remove();
+      }
       return null;
     }
   }
