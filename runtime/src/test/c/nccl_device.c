@@ -1,4 +1,4 @@
-/* Device communicators: their structure, and the memory by which the kernels of nccl_kernels.c meet. */
+/* Device communicators: their structure, and the memory by which the twins of kernels meet. */
 #define _GNU_SOURCE
 #include "nccl_internal.h"
 #include <stddef.h>
@@ -32,7 +32,8 @@ static void write_old(void *out, const ncclDevComm_t *full, unsigned version) {
 static ncclResult_t create(ncclComm_t comm, const ncclDevCommRequirements_t *reqs,
     ncclDevComm_t *out) {
   int all[MAX_RANKS];
-  REQUIRE(nn_exchange(comm, &reqs->lsaBarrierCount, sizeof(int), all), ncclInternalError, "aborted");
+  REQUIRE(nn_exchange(comm, &reqs->lsaBarrierCount, sizeof(int), all), ncclInternalError,
+      "aborted");
   unsigned first = comm->device_words;
   REQUIRE(first + 1 + (unsigned)comm->nranks <= DEVICE_WORDS, ncclSystemError,
       "the stand-in has no room for more device communicators");
@@ -67,8 +68,8 @@ static ncclResult_t run_create(struct job *job) {
 
 static ncclResult_t check_requirements(const ncclDevCommRequirements_t *reqs) {
   REQUIRE(reqs->magic == NCCL_API_MAGIC, ncclInvalidUsage,
-      "Cannot create device communicator: ncclDevCommRequirements_t argument must be initialized via "
-      "NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER");
+      "Cannot create device communicator: ncclDevCommRequirements_t argument must be initialized "
+      "via NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER");
   REQUIRE(reqs->version <= STANDIN_NCCL_VERSION, ncclInvalidUsage,
       "NCCL library is too old. This application was compiled with NCCL version %u", reqs->version);
   size_t expected = reqs->version < 22905 ? 72 : reqs->version < 23000 ? 88 : 96;
