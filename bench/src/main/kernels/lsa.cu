@@ -68,21 +68,22 @@ typedef struct __attribute__((aligned(16))) {
     }                                                                                              \
   }                                                                                                \
                                                                                                    \
-  /* Packs first, first + WARP and so on; of the last ones only those that there are. */           \
+  /* Packs first, first + WARP and so on: all of them, or those that there are. */                 \
   DEVICE void sum_packs_##name(WINDOW from, u64 from_offset, WINDOW to, u64 to_offset, u64 first,  \
-      u64 packs, int ranks) {                                                                      \
+      u64 packs, int all, int ranks) {                                                             \
     pack_##name sum[UNROLL];                                                                       \
+    const pack *source = PART(pack, from, from_offset, 0);                                         \
     for (int u = 0; u < UNROLL; u++) {                                                             \
-      if (first + u * WARP < packs) {                                                              \
-        sum[u].whole = PART(pack, from, from_offset, 0)[first + u * WARP];                         \
+      if (all || first + u * WARP < packs) {                                                       \
+        sum[u].whole = source[first + u * WARP];                                                   \
       }                                                                                            \
     }                                                                                              \
     for (int peer = 1; peer < ranks; peer++) {                                                     \
-      const pack *part = PART(pack, from, from_offset, peer);                                      \
       pack_##name more[UNROLL];                                                                    \
+      source = PART(pack, from, from_offset, peer);                                                \
       for (int u = 0; u < UNROLL; u++) {                                                           \
-        if (first + u * WARP < packs) {                                                            \
-          more[u].whole = part[first + u * WARP];                                                  \
+        if (all || first + u * WARP < packs) {                                                     \
+          more[u].whole = source[first + u * WARP];                                                \
         }                                                                                          \
       }                                                                                            \
       for (int u = 0; u < UNROLL; u++) {                                                           \
@@ -92,10 +93,10 @@ typedef struct __attribute__((aligned(16))) {
       }                                                                                            \
     }                                                                                              \
     for (int peer = 0; peer < ranks; peer++) {                                                     \
-      pack *part = PART(pack, to, to_offset, peer);                                                \
+      pack *target = PART(pack, to, to_offset, peer);                                              \
       for (int u = 0; u < UNROLL; u++) {                                                           \
-        if (first + u * WARP < packs) {                                                            \
-          part[first + u * WARP] = sum[u].whole;                                                   \
+        if (all || first + u * WARP < packs) {                                                     \
+          target[first + u * WARP] = sum[u].whole;                                                 \
         }                                                                                          \
       }                                                                                            \
     }                                                                                              \
@@ -118,8 +119,11 @@ typedef struct __attribute__((aligned(16))) {
     u64 threads = THREADS * comm.nRanks;                                                           \
     u64 packs = CAN_PACK(from_offset, to_offset, 0) ? count * sizeof(type) / PACK_BYTES : 0;       \
     u64 first = thread / WARP * WARP * UNROLL + thread % WARP;                                     \
-    for (; first < packs; first += threads * UNROLL) {                                             \
-      sum_packs_##name(from, from_offset, to, to_offset, first, packs, comm.nRanks);               \
+    for (; first + (UNROLL - 1) * WARP < packs; first += threads * UNROLL) {                       \
+      sum_packs_##name(from, from_offset, to, to_offset, first, packs, 1, comm.nRanks);            \
+    }                                                                                              \
+    if (first < packs) {                                                                           \
+      sum_packs_##name(from, from_offset, to, to_offset, first, packs, 0, comm.nRanks);            \
     }                                                                                              \
     u64 i = packs * (PACK_BYTES / sizeof(type)) + thread;                                          \
     for (; i < count; i += threads) {                                                              \
@@ -136,17 +140,15 @@ ALL_REDUCE(half, half, ADD_half)
 ALL_REDUCE(float, float, ADD)
 ALL_REDUCE(double, double, ADD)
 
-/* ---- allToAll: each rank stores its blocks into the others, beginning with the next rank */
+/* ---- allToAll: each rank stores its blocks into the others, a piece of each in turn */
 
 #define ALL_TO_ALL(bits, type)                                                                     \
   DEVICE void send##bits(WINDOW from, u64 from_offset, WINDOW to, u64 to_offset, u64 count,        \
       int rank, int ranks, u64 thread, u64 threads) {                                              \
     const type *own = PART(type, from, from_offset, rank);                                         \
-    for (int p = 1; p <= ranks; p++) {                                                             \
-      int peer = (rank + p) % ranks;                                                               \
-      type *part = PART(type, to, to_offset, peer) + rank * count;                                 \
-      for (u64 i = thread; i < count; i += threads) {                                              \
-        part[i] = own[peer * count + i];                                                           \
+    for (u64 i = thread; i < count; i += threads) {                                                \
+      for (int peer = 0; peer < ranks; peer++) {                                                   \
+        PART(type, to, to_offset, peer)[rank * count + i] = own[peer * count + i];                 \
       }                                                                                            \
     }                                                                                              \
   }                                                                                                \
@@ -163,8 +165,16 @@ ALL_REDUCE(double, double, ADD)
       u64 count, COMMUNICATOR comm) {                                                              \
     BEGIN(comm);                                                                                   \
     if (CAN_PACK(from_offset, to_offset, count * sizeof(type))) {                                  \
-      send_packs(from, from_offset, to, to_offset, count * sizeof(type) / PACK_BYTES, comm.rank,   \
-          comm.nRanks, THREAD, THREADS);                                                           \
+      u64 packs = count * sizeof(type) / PACK_BYTES;                                               \
+      u64 first = THREAD / WARP * WARP * UNROLL + THREAD % WARP;                                   \
+      for (; first + (UNROLL - 1) * WARP < packs; first += THREADS * UNROLL) {                     \
+        send_packs(                                                                                \
+            from, from_offset, to, to_offset, first, packs, 1, comm.rank, comm.nRanks);            \
+      }                                                                                            \
+      if (first < packs) {                                                                         \
+        send_packs(                                                                                \
+            from, from_offset, to, to_offset, first, packs, 0, comm.rank, comm.nRanks);            \
+      }                                                                                            \
     } else {                                                                                       \
       send##bits(                                                                                  \
           from, from_offset, to, to_offset, count, comm.rank, comm.nRanks, THREAD, THREADS);       \
@@ -172,24 +182,21 @@ ALL_REDUCE(double, double, ADD)
     END(comm);                                                                                     \
   }
 
-DEVICE void send_packs(WINDOW from, u64 from_offset, WINDOW to, u64 to_offset, u64 packs, int rank,
-    int ranks, u64 thread, u64 threads) {
-  const pack *own = PART(pack, from, from_offset, rank);
-  for (int p = 1; p <= ranks; p++) {
-    int peer = (rank + p) % ranks;
-    pack *part = PART(pack, to, to_offset, peer) + rank * packs;
-    u64 first = thread / WARP * WARP * UNROLL + thread % WARP;
-    for (; first < packs; first += threads * UNROLL) {
-      pack some[UNROLL];
-      for (int u = 0; u < UNROLL; u++) {
-        if (first + u * WARP < packs) {
-          some[u] = own[peer * packs + first + u * WARP];
-        }
+/* Packs first, first + WARP and so on of each block: all of them, or those that there are. */
+DEVICE void send_packs(WINDOW from, u64 from_offset, WINDOW to, u64 to_offset, u64 first, u64 packs,
+    int all, int rank, int ranks) {
+  for (int peer = 0; peer < ranks; peer++) {
+    const pack *source = PART(pack, from, from_offset, rank) + peer * packs;
+    pack *target = PART(pack, to, to_offset, peer) + rank * packs;
+    pack some[UNROLL];
+    for (int u = 0; u < UNROLL; u++) {
+      if (all || first + u * WARP < packs) {
+        some[u] = source[first + u * WARP];
       }
-      for (int u = 0; u < UNROLL; u++) {
-        if (first + u * WARP < packs) {
-          part[first + u * WARP] = some[u];
-        }
+    }
+    for (int u = 0; u < UNROLL; u++) {
+      if (all || first + u * WARP < packs) {
+        target[first + u * WARP] = some[u];
       }
     }
   }

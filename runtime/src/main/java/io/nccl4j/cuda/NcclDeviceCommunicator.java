@@ -20,7 +20,9 @@ import java.util.OptionalLong;
  * <p><b>Waiting.</b> All ranks launch the kernel, in the same order relative to their other work.
  * NCCL cannot end a kernel that waits for a rank which never comes: wait for streams with {@link
  * io.nccl4j.Stream#synchronize(java.time.Duration)}, or let the kernel's barriers time out. Kernels
- * that wait for each other must all fit on their GPUs at once.
+ * that wait for each other must all fit on their GPUs at once. If the communicator fails, NCCL takes
+ * the memory of windows and device communicators away: kernels that still run then break their
+ * device's context, see {@link CudaException#isSticky()}.
  *
  * <p><b>Threads.</b> As for its communicator.
  */

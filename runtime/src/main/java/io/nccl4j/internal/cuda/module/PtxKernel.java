@@ -200,39 +200,51 @@ public final class PtxKernel implements CudaKernel {
     return uses;
   }
 
-  /** The arguments' values, and in front of them the pointers to each. */
+  /** Pointers to the arguments' values, and behind them the values. */
   private static MemorySegment values(Object[] arguments, Arena arena) {
-    MemorySegment pointers = arena.allocate(ValueLayout.ADDRESS, Math.max(1, arguments.length));
-    for (int i = 0; i < arguments.length; i++) {
-      pointers.setAtIndex(ValueLayout.ADDRESS, i, value(arguments[i], arena));
+    long pointers = aligned((long) arguments.length * Long.BYTES);
+    long bytes = pointers;
+    for (Object argument : arguments) {
+      bytes += aligned(size(argument));
     }
-    return pointers;
+    MemorySegment all = arena.allocate(Math.max(bytes, ALIGNMENT), ALIGNMENT);
+    long at = pointers;
+    for (int i = 0; i < arguments.length; i++) {
+      all.setAtIndex(ValueLayout.JAVA_LONG, i, all.address() + at);
+      write(arguments[i], all, at);
+      at += aligned(size(arguments[i]));
+    }
+    return all;
   }
 
-  private static MemorySegment value(Object argument, Arena arena) {
-    if (argument instanceof MemorySegment structure) {
-      return copy(structure, arena);
-    }
-    if (argument instanceof KernelArgument own && own.isStructure()) {
-      return copy(own.value(), arena);
-    }
-    MemorySegment value = arena.allocate(Long.BYTES, ALIGNMENT);
+  private static long aligned(long bytes) {
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+
+  private static long size(Object argument) {
+    return switch (argument) {
+      case MemorySegment structure -> structure.byteSize();
+      case KernelArgument own when own.isStructure() -> own.value().byteSize();
+      default -> Long.BYTES;
+    };
+  }
+
+  private static void write(Object argument, MemorySegment to, long at) {
     switch (argument) {
-      case DeviceBuffer buffer -> value.set(ValueLayout.JAVA_LONG, 0, buffer.address());
-      case KernelArgument own -> value.set(ValueLayout.ADDRESS, 0, own.value());
-      case Byte number -> value.set(ValueLayout.JAVA_BYTE, 0, number);
-      case Short number -> value.set(ValueLayout.JAVA_SHORT, 0, number);
-      case Integer number -> value.set(ValueLayout.JAVA_INT, 0, number);
-      case Long number -> value.set(ValueLayout.JAVA_LONG, 0, number);
-      case Float number -> value.set(ValueLayout.JAVA_FLOAT, 0, number);
-      case Double number -> value.set(ValueLayout.JAVA_DOUBLE, 0, number);
+      case MemorySegment structure ->
+          MemorySegment.copy(structure, 0, to, at, structure.byteSize());
+      case KernelArgument own when own.isStructure() ->
+          MemorySegment.copy(own.value(), 0, to, at, own.value().byteSize());
+      case KernelArgument own -> to.set(ValueLayout.ADDRESS, at, own.value());
+      case DeviceBuffer buffer -> to.set(ValueLayout.JAVA_LONG, at, buffer.address());
+      case Byte number -> to.set(ValueLayout.JAVA_BYTE, at, number);
+      case Short number -> to.set(ValueLayout.JAVA_SHORT, at, number);
+      case Integer number -> to.set(ValueLayout.JAVA_INT, at, number);
+      case Long number -> to.set(ValueLayout.JAVA_LONG, at, number);
+      case Float number -> to.set(ValueLayout.JAVA_FLOAT, at, number);
+      case Double number -> to.set(ValueLayout.JAVA_DOUBLE, at, number);
       default -> throw new IllegalStateException("checked before: " + argument);
     }
-    return value;
-  }
-
-  private static MemorySegment copy(MemorySegment structure, Arena arena) {
-    return arena.allocate(structure.byteSize(), ALIGNMENT).copyFrom(structure);
   }
 
   @Override
