@@ -14,15 +14,15 @@ import java.util.OptionalLong;
  * <p>It is an argument of {@link CudaKernel#launch}, for a parameter {@code ncclDevComm} passed by
  * value; likewise a {@link NcclCommunicator.Window}, for an {@code ncclWindow_t}.
  *
- * <p>The caller owns it. It cannot be closed before the kernels that were launched with it have
- * run, and ends with its communicator at the latest.
+ * <p>The caller owns it. It ends with its communicator at the latest. Neither can be closed before
+ * the kernels that were launched with it have run, but for a communicator that has failed.
  *
  * <p><b>Waiting.</b> All ranks launch the kernel, in the same order relative to their other work.
  * NCCL cannot end a kernel that waits for a rank which never comes: wait for streams with {@link
  * io.nccl4j.Stream#synchronize(java.time.Duration)}, or let the kernel's barriers time out. Kernels
- * that wait for each other must all fit on their GPUs at once. If the communicator fails, NCCL takes
- * the memory of windows and device communicators away: kernels that still run then break their
- * device's context, see {@link CudaException#isSticky()}.
+ * that wait for each other must all fit on their GPUs at once. If the communicator fails, NCCL
+ * takes the memory of windows and device communicators away: kernels that still run then break
+ * their device's context, see {@link CudaException#isSticky()}.
  *
  * <p><b>Threads.</b> As for its communicator.
  */
