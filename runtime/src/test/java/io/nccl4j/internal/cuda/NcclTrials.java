@@ -393,7 +393,7 @@ final class NcclTrials {
     try (Stream stream = nccl.device().newStream();
         DeviceBuffer buffer = nccl.device().allocate(4096);
         CudaModule module =
-            CudaDevice.of(nccl.device()).loadModule(DeviceCommunicatorTest.ptx(240));
+            CudaDevice.of(nccl.device()).loadModule(CudaDeviceCommunicatorTest.ptx(240));
         NcclCommunicator.Window window = nccl.registerWindow(buffer, true, false);
         NcclDeviceCommunicator device = nccl.createDeviceCommunicator(requirements)) {
       buffer.copyFrom(new int[] {1 + nccl.rank(), 10 * nccl.rank()});

@@ -35,7 +35,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /** Kernels that communicate by themselves: over the stand-in, whose twins are C functions. */
 @SuppressWarnings("try") // some are closed early
-class DeviceCommunicatorTest {
+class CudaDeviceCommunicatorTest {
   private static final int HEADERS = 23007;
   private static final int COUNT = CudaRig.COUNT;
   private static final NcclDeviceRequirements TWO_BARRIERS =
