@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.AbortedException;
 import io.nccl4j.Communicator;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
@@ -380,6 +381,26 @@ class CudaDeviceCommunicatorTest {
         InvalidUsageException.class,
         "headers of NCCL 2.29.2 or newer",
         () -> NcclDeviceRequirements.builder(22809));
+  }
+
+  /** NCCL has taken the memory away: a kernel would break the device's context. */
+  @Test
+  void nothingIsLaunchedAfterAFailure() {
+    onTwoRanks(
+        part -> {
+          NcclDeviceCommunicator device = part.nccl.createDeviceCommunicator(TWO_BARRIERS);
+          part.stream.beginCapture();
+          part.launch(device);
+          try (Graph graph = part.stream.endCapture();
+              ExecutableGraph executable = graph.instantiate()) {
+            part.nccl.abort();
+            assertThrows(AbortedException.class, () -> part.launch(device));
+            assertThrows(AbortedException.class, device::structure);
+            assertThrows(AbortedException.class, () -> part.in.peerAddress(0, 0));
+            assertThrows(InvalidUsageException.class, () -> executable.launch(part.stream));
+          }
+          device.close();
+        });
   }
 
   @Test

@@ -117,11 +117,13 @@ final class CudaDeviceCommunicator implements NcclDeviceCommunicator, KernelArgu
           "the device communicator is closed",
           "keep it open, and its communicator, until the last launch with it");
     }
+    all.requireAlive();
   }
 
+  /** For graphs, which ask before each launch: also if NCCL has taken its memory away. */
   @Override
   public boolean isClosed() {
-    return closed;
+    return closed || all.haveEnded();
   }
 
   @Override

@@ -91,6 +91,11 @@ public final class CudaRegistrations {
     return health.failure() != null;
   }
 
+  /** Throws the failure after which NCCL has let go of them all, if there was one. */
+  void requireAlive() {
+    health.throwIfFailed();
+  }
+
   void add(CudaRegistered one) {
     registered.add(one);
   }

@@ -155,6 +155,7 @@ final class CudaWindow extends CudaRegistered implements NcclCommunicator.Window
           "the window is " + (isClosed() ? "closed" : "not supported here"),
           "keep windows open, and see isSupported()");
     }
+    all().requireAlive();
   }
 
   @Override
