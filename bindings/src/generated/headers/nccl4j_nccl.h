@@ -7,5 +7,9 @@
 #undef ncclGroupStart
 #undef ncclGroupEnd
 
-/* Properties of a communicator, and the device pointers of a window. */
-#include <nccl_device/core.h>
+/*
+ * Properties of a communicator, device communicators, and the device pointers of a window. What
+ * kernels do with the network is C++, and no part of the structures: it is left out by its guard.
+ */
+#define _NCCL_DEVICE_GIN_SESSION_H_
+#include <nccl_device/impl/comm__types.h>

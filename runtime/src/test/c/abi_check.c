@@ -7,6 +7,9 @@
 #ifdef STANDIN_REAL_HEADERS
 #include <cuda.h>
 #include <nccl.h>
+/* What kernels do with the network is C++, and no part of the structures. */
+#define _NCCL_DEVICE_GIN_SESSION_H_
+#include <nccl_device/impl/comm__types.h>
 #endif
 #include "nccl_abi.h"
 
@@ -106,11 +109,25 @@ AT(ncclConfig_t, graphStreamOrdering, 92);
 SIZE(ncclSimInfo_t, 24);
 AT(ncclSimInfo_t, estimatedTime, 16);
 SIZE(ncclWaitSignalDesc_t, 16);
-#ifndef STANDIN_REAL_HEADERS
 SIZE(struct ncclCommProperties, 56);
 AT(struct ncclCommProperties, multimemSupport, 33);
 AT(struct ncclCommProperties, hostRmaSupport, 44);
-#endif
+SIZE(ncclTeam_t, 12);
+SIZE(ncclDevCommRequirements_t, 96);
+AT(ncclDevCommRequirements_t, lsaMultimem, 32);
+AT(ncclDevCommRequirements_t, lsaBarrierCount, 40);
+AT(ncclDevCommRequirements_t, ginConnectionType, 72);
+AT(ncclDevCommRequirements_t, worldGinBarrierCount, 88);
+AT(ncclDevCommRequirements_t, ginVaSignalsRequired, 93);
+SIZE(ncclDevComm_t, 240);
+AT(ncclDevComm_t, rank, 8);
+AT(ncclDevComm_t, lsaSize, 24);
+AT(ncclDevComm_t, resourceWindow, 40);
+AT(ncclDevComm_t, resourceWindow_inlined.lsaFlatBase, 56);
+AT(ncclDevComm_t, lsaMultimem, 120);
+AT(ncclDevComm_t, lsaBarrier, 128);
+AT(ncclDevComm_t, ginContextCount, 200);
+AT(ncclDevComm_t, worldGinBarrier, 232);
 SIZE(ncclRedOp_t, 4);
 IS(ncclRemoteError, 6);
 IS(ncclInProgress, 7);

@@ -131,15 +131,95 @@ struct ncclCommProperties {
   int railedGinType;
 };
 
-#endif /* STANDIN_REAL_HEADERS */
-
-/* nccl.h does not have these, but nccl_device.h, which is C++ only. */
-struct ncclCommProperties;
+/* From here on: of nccl_device. */
 typedef struct ncclTeam {
   int nRanks;
   int rank;
   int stride;
 } ncclTeam_t;
+
+typedef struct ncclMultimemHandle {
+  void *mcBasePtr;
+} ncclMultimemHandle_t;
+
+typedef struct ncclDevCommRequirements {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  struct ncclDevResourceRequirements *resourceRequirementsList;
+  struct ncclTeamRequirements *teamRequirementsList;
+  _Bool lsaMultimem;
+  int barrierCount;
+  int lsaBarrierCount;
+  int railGinBarrierCount;
+  int lsaLLA2ABlockCount;
+  int lsaLLA2ASlotCount;
+  _Bool ginForceEnable;
+  int ginContextCount;
+  int ginSignalCount;
+  int ginCounterCount;
+  int ginConnectionType;
+  _Bool ginExclusiveContexts;
+  int ginQueueDepth;
+  int ginTrafficClass;
+  int worldGinBarrierCount;
+  _Bool ginStrongSignalsRequired;
+  _Bool ginVaSignalsRequired;
+} ncclDevCommRequirements_t;
+
+struct ncclLsaBarrierHandle {
+  uint32_t bufHandle;
+  int nBarriers;
+};
+
+struct ncclGinBarrierHandle {
+  uint32_t signal0;
+  uint32_t unused;
+};
+
+struct ncclResourceWindow_vidmem {
+  char reserved1[8];
+  char *lsaFlatBase;
+  char reserved2[8];
+  uint32_t stride4G;
+  uint32_t mcOffset4K;
+  char reserved3[32];
+};
+
+/* Of 2.30; before, magic and version were not there. */
+typedef struct ncclDevComm {
+  unsigned int magic;
+  unsigned int version;
+  int rank;
+  int nRanks;
+  uint32_t nRanks_rcp32;
+  int lsaRank;
+  int lsaSize;
+  uint32_t lsaSize_rcp32;
+  struct ncclDevCommWindowTable *windowTable;
+  ncclWindow_t resourceWindow;
+  struct ncclResourceWindow_vidmem resourceWindow_inlined;
+  struct ncclGinBarrierHandle hybridWorldGinBarrier;
+  ncclMultimemHandle_t lsaMultimem;
+  struct ncclLsaBarrierHandle lsaBarrier;
+  struct ncclGinBarrierHandle railGinBarrier;
+  uint8_t ginConnectionCount;
+  uint8_t ginNetDeviceTypes[4];
+  void *ginHandles[4];
+  int ginSignalCount;
+  int ginCounterCount;
+  uint64_t *ginSignalShadows;
+  uint32_t ginContextCount;
+  _Bool ginConnectionsRailed;
+  _Bool ginStrongLegacySignals;
+  _Bool ginContextsRailed;
+  uint32_t *abortFlag;
+  struct ncclLsaBarrierHandle hybridLsaBarrier;
+  struct ncclGinBarrierHandle hybridRailGinBarrier;
+  struct ncclGinBarrierHandle worldGinBarrier;
+} ncclDevComm_t;
+
+#endif /* STANDIN_REAL_HEADERS */
 
 #pragma GCC visibility push(default)
 
@@ -227,6 +307,11 @@ ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int lsa
     void **outPtr);
 ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void **outPtr);
 ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **outPtr);
+ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset,
+    ncclMultimemHandle_t multimem, void **outPtr);
+ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t *reqs,
+    ncclDevComm_t *outDevComm);
+ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t *devComm);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);

@@ -47,6 +47,7 @@ void nn_comm_discard(ncclComm_t comm) {
     return;
   }
   if (comm->segment != NULL && comm->async != ncclInProgress) {
+    nn_devices_drop(comm);
     nn_windows_drop(comm);
   }
   if (comm->persistent > 0) {

@@ -214,7 +214,8 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm, struct ncclCommProperties 
   props->nRanks = comm->nranks;
   props->cudaDev = comm->device;
   props->nvmlDev = comm->device;
-  props->deviceApiSupport = false;
+  const char *windows = getenv("NCCL_WIN_ENABLE");
+  props->deviceApiSupport = windows == NULL || strcmp(windows, "0") != 0;
   props->multimemSupport = false;
   props->ginType = 0;
   props->nLsaTeams = 1;

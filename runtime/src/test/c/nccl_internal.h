@@ -20,6 +20,9 @@
 #define COMM_MAGIC 0x0280028002800280
 #define DEAD_MAGIC 0xdead
 
+/* Of the memory that device communicators' barriers take, in words. */
+#define DEVICE_WORDS 16384
+
 /* What a communicator books on its device. */
 #define PERSISTENT_BYTES ((uint64_t)2 << 20)
 #define SCRATCH_BYTES ((uint64_t)2 << 20)
@@ -60,6 +63,8 @@ struct segment {
   struct member members[MAX_RANKS];
   /* Signals from one rank to another, and what a waiting rank has used of them. */
   uint64_t signals[MAX_RANKS][MAX_RANKS];
+  /* For kernels: of each device communicator the arrivals, then each rank's number of meetings. */
+  unsigned device[DEVICE_WORDS];
 };
 
 struct user_op {
@@ -106,6 +111,8 @@ struct ncclComm {
   struct user_op ops[MAX_OPS];
   struct registration *registrations;
   struct ncclWindow_vidmem *windows;
+  struct device_communicator *devices;
+  unsigned device_words;
 };
 
 /* Errors: the text goes to the buffer of ncclGetLastError. */
@@ -234,8 +241,11 @@ void nn_take_back(ncclComm_t comm, ncclComm_t *out);
 /* Ends what runs and is queued; the communicator stays usable for what needs no data. */
 void nn_quiesce(ncclComm_t comm);
 
-/* Windows. */
+/* Windows, device communicators. */
 void nn_windows_drop(ncclComm_t comm);
+void nn_devices_drop(ncclComm_t comm);
+/* Where this process sees a rank's part. */
+char *nn_window_part(ncclWindow_t window, int rank);
 void nn_run_put(struct call *call);
 bool nn_run_signals(struct call *call);
 

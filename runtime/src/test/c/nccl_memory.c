@@ -137,6 +137,10 @@ void nn_windows_drop(ncclComm_t comm) {
   }
 }
 
+char *nn_window_part(ncclWindow_t window, int rank) {
+  return window->peers[rank];
+}
+
 #if STANDIN_NCCL_VERSION >= 22700
 /* What a rank tells the others about its memory. */
 struct shown {
@@ -298,6 +302,16 @@ ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset,
   return ncclSuccess;
 }
 TWIN(ncclGetLsaMultimemDevicePointer);
+
+ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset,
+    ncclMultimemHandle_t multimem, void **outPtr) {
+  ENTER_NOW(ncclGetMultimemDevicePointer, NULL);
+  REQUIRE(multimem.mcBasePtr != NULL, ncclInvalidArgument, "MCBasePtr needs to be valid.");
+  CHECK(peer_pointer(window, offset, 0, outPtr));
+  *outPtr = NULL;
+  return ncclSuccess;
+}
+TWIN(ncclGetMultimemDevicePointer);
 
 void nn_run_put(struct call *call) {
   ncclComm_t comm = call->comm;

@@ -43,7 +43,7 @@ long standin_calls(const char *function);
 /*
  * How many objects live: memory (bytes on all devices), handle, mapping, reservation, pinned
  * (bytes), stream, event, graph, exec, module, context, comm, window, registration, binding (of
- * multicast). -1: no such.
+ * multicast), devcomm. -1: no such.
  */
 long standin_live(const char *what);
 

@@ -33,7 +33,7 @@ static struct {
 } live[MAX_KINDS] = {
     {"memory", 0}, {"handle", 0}, {"mapping", 0}, {"reservation", 0}, {"pinned", 0}, {"stream", 0},
     {"event", 0}, {"graph", 0}, {"exec", 0}, {"module", 0}, {"context", 0}, {"comm", 0},
-    {"window", 0}, {"registration", 0}, {"binding", 0}};
+    {"window", 0}, {"registration", 0}, {"binding", 0}, {"devcomm", 0}};
 
 static int add_fault(const char *function, int nth, int kind, long value) {
   if (fault_count == MAX_FAULTS || strlen(function) >= sizeof faults[0].function || kind < 1

@@ -42,6 +42,8 @@ public enum Feature {
   ONE_SIDED("one-sided put and signal"),
   /** What a communicator is made of. */
   PROPERTIES("communicator properties"),
+  /** Kernels that communicate by themselves: {@link io.nccl4j.cuda.NcclDeviceCommunicator}. */
+  DEVICE_API("device communicators"),
   /** Giving a communicator's memory back for a while. */
   SUSPEND("suspend and resume"),
   /** How much memory a communicator takes. */

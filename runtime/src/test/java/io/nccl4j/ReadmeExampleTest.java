@@ -2,12 +2,14 @@ package io.nccl4j;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.Pages.Block;
 import io.nccl4j.bindings.Libc;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import io.nccl4j.internal.cuda.StandIn;
 import java.io.File;
 import java.io.IOException;
 import java.net.URISyntaxException;
@@ -113,6 +115,30 @@ final class ReadmeExampleTest {
     command.addLast(command.removeLast() + File.pathSeparator + folder);
     command.add(program.name);
     assertEquals(program.output.strip(), run(command).strip());
+  }
+
+  /** What the page shows is not only what it falls back to without GPUs. */
+  @Test
+  void kernelsOfThePageCommunicate() throws Exception {
+    StandIn standIn = StandIn.require();
+    Program program =
+        programs().stream().filter(one -> one.name.equals("PeerSum")).findFirst().orElseThrow();
+    Path source = folder.resolve("PeerSum.java");
+    Files.writeString(source, program.source);
+    compile(List.of(source), "-cp", System.getProperty("java.class.path"));
+    List<String> command = java();
+    command.add("--enable-native-access=ALL-UNNAMED");
+    command.addAll(ChildJvm.classPath());
+    command.addLast(command.removeLast() + File.pathSeparator + folder);
+    command.add(program.name);
+    ProcessBuilder builder = new ProcessBuilder(command).directory(ROOT.toFile());
+    builder.environment().put("NCCL4J_CUDA_LIBRARY", standIn.cuda().toString());
+    builder.environment().put("NCCL4J_NCCL_LIBRARY", standIn.nccl().toString());
+    assertEquals(program.output.strip(), run(builder).strip());
+    builder.environment().put("STANDIN_FAULT", "ncclDevCommCreate:1:error:3");
+    AssertionError failed = assertThrows(AssertionError.class, () -> run(builder));
+    assertTrue(
+        String.valueOf(failed.getMessage()).contains("device communicator"), failed::toString);
   }
 
   @Test
@@ -427,15 +453,20 @@ final class ReadmeExampleTest {
   }
 
   private String run(List<String> command) throws Exception {
+    return run(new ProcessBuilder(command));
+  }
+
+  private String run(ProcessBuilder builder) throws Exception {
     Path out = folder.resolve("out");
-    return outcome(start(command, out), out);
+    return outcome(start(builder, out), out);
   }
 
   private static Process start(List<String> command, Path out) throws IOException {
-    return new ProcessBuilder(command)
-        .redirectOutput(out.toFile())
-        .redirectError(errors(out).toFile())
-        .start();
+    return start(new ProcessBuilder(command), out);
+  }
+
+  private static Process start(ProcessBuilder builder, Path out) throws IOException {
+    return builder.redirectOutput(out.toFile()).redirectError(errors(out).toFile()).start();
   }
 
   private static Path errors(Path out) {

@@ -1,8 +1,13 @@
 package io.nccl4j.bindings;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclCommProperties;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
+import io.nccl4j.bindings.nccl.ncclDevComm;
+import io.nccl4j.bindings.nccl.ncclDevCommRequirements;
+import io.nccl4j.bindings.nccl.ncclMultimemHandle;
 import io.nccl4j.bindings.nccl.ncclSimInfo_v22200;
 import java.lang.foreign.MemorySegment;
 
@@ -16,6 +21,17 @@ import java.lang.foreign.MemorySegment;
 public final class NcclStructs {
   /** Magic number of {@code ncclSimInfo_t}; {@code NCCL_API_MAGIC} is that of the others. */
   private static final int SIM_INFO_MAGIC = 0x74685283;
+
+  /** Bytes of {@code ncclDevCommRequirements} of the newest headers. */
+  public static final long DEVICE_REQUIREMENTS_BYTES = ncclDevCommRequirements.sizeof();
+
+  /** From 2.29.5 on requirements name a connection. */
+  private static final int CONNECTION_TYPES = 22905;
+
+  /** From 2.30 on a device communicator begins with magic number and version. */
+  private static final int VERSIONED = 23000;
+
+  private static final long VERSION_BYTES = 2L * Integer.BYTES;
 
   private NcclStructs() {}
 
@@ -73,5 +89,57 @@ public final class NcclStructs {
     ncclCommProperties.size(properties, ncclCommProperties.sizeof());
     ncclCommProperties.magic(properties, Nccl.NCCL_API_MAGIC());
     ncclCommProperties.version(properties, Nccl.NCCL_VERSION_CODE());
+  }
+
+  // ---- device communicators, whose layout is that of the kernels' headers
+
+  /**
+   * {@code NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER} of the headers of a version. Their fields are
+   * the first of the newest; a library is told how many there are.
+   *
+   * @param requirements an {@code ncclDevCommRequirements}
+   * @param headers {@code NCCL_VERSION_CODE}, 22902 or more
+   */
+  public static void fillDeviceRequirements(MemorySegment requirements, int headers) {
+    requirements.fill((byte) 0);
+    long size =
+        headers < CONNECTION_TYPES
+            ? ncclDevCommRequirements.ginConnectionType$offset()
+            : headers < VERSIONED ? 88 : DEVICE_REQUIREMENTS_BYTES;
+    ncclDevCommRequirements.size(requirements, size);
+    ncclDevCommRequirements.magic(requirements, Nccl.NCCL_API_MAGIC());
+    ncclDevCommRequirements.version(requirements, headers);
+    ncclDevCommRequirements.ginContextCount(requirements, 4);
+    ncclDevCommRequirements.ginTrafficClass(requirements, Nccl.NCCL_CONFIG_UNDEF_INT());
+    ncclDevCommRequirements.ginStrongSignalsRequired(requirements, true);
+    ncclDevCommRequirements.ginVaSignalsRequired(requirements, true);
+  }
+
+  /** Bytes of the {@code ncclDevComm} of the headers of a version. */
+  public static long deviceCommunicatorBytes(int headers) {
+    return headers < CONNECTION_TYPES ? 200 : headers < VERSIONED ? 224 : ncclDevComm.sizeof();
+  }
+
+  /** Place among the ranks that reach each other's memory. */
+  public static int lsaRank(MemorySegment communicator, int headers) {
+    return communicator.get(JAVA_INT, ncclDevComm.lsaRank$offset() - missing(headers));
+  }
+
+  /** Number of these ranks. */
+  public static int lsaSize(MemorySegment communicator, int headers) {
+    return communicator.get(JAVA_INT, ncclDevComm.lsaSize$offset() - missing(headers));
+  }
+
+  /** Their multicast, an {@code ncclMultimemHandle}; its address is NULL if there is none. */
+  public static MemorySegment lsaMultimem(MemorySegment communicator, int headers) {
+    return communicator.asSlice(
+        ncclDevComm.lsaMultimem$offset() - missing(headers), ncclMultimemHandle.sizeof());
+  }
+
+  /**
+   * Bytes that older structures lack at their start; up to the network's fields the rest is one.
+   */
+  private static long missing(int headers) {
+    return headers < VERSIONED ? VERSION_BYTES : 0;
   }
 }

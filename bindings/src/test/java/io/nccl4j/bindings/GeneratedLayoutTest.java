@@ -14,6 +14,9 @@ import io.nccl4j.bindings.cuda.Cuda;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclCommProperties;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
+import io.nccl4j.bindings.nccl.ncclDevComm;
+import io.nccl4j.bindings.nccl.ncclDevCommRequirements;
+import io.nccl4j.bindings.nccl.ncclMultimemHandle;
 import io.nccl4j.bindings.nccl.ncclSimInfo_v22200;
 import io.nccl4j.bindings.nccl.ncclTeam;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
@@ -28,6 +31,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -44,6 +48,9 @@ class GeneratedLayoutTest {
           "struct ncclConfig_v23000", ncclConfig_v23000.layout(),
           "struct ncclSimInfo_v22200", ncclSimInfo_v22200.layout(),
           "struct ncclCommProperties", ncclCommProperties.layout(),
+          "struct ncclDevCommRequirements", ncclDevCommRequirements.layout(),
+          "struct ncclDevComm", ncclDevComm.layout(),
+          "struct ncclMultimemHandle", ncclMultimemHandle.layout(),
           "struct ncclTeam", ncclTeam.layout(),
           "ncclUniqueId", ncclUniqueId.layout(),
           "ncclWaitSignalDesc_t", ncclWaitSignalDesc_t.layout());
@@ -67,10 +74,12 @@ class GeneratedLayoutTest {
       static const ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       static const ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
       static const ncclCommProperties_t properties = NCCL_COMM_PROPERTIES_INITIALIZER;
+      static const ncclDevCommRequirements_t device = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
       int main(void) {
         fwrite(&config, sizeof config, 1, stdout);
         fwrite(&info, sizeof info, 1, stdout);
         fwrite(&properties, sizeof properties, 1, stdout);
+        fwrite(&device, sizeof device, 1, stdout);
         return 0;
       }
       """;
@@ -98,6 +107,24 @@ class GeneratedLayoutTest {
         "size@0 magic@8 version@12 rank@16 nRanks@20 cudaDev@24 nvmlDev@28 deviceApiSupport@32"
             + " multimemSupport@33 ginType@36 nLsaTeams@40 hostRmaSupport@44 railedGinType@48 56",
         ncclCommProperties.layout());
+    assertLayout(
+        "size@0 magic@8 version@12 resourceRequirementsList@16 teamRequirementsList@24"
+            + " lsaMultimem@32 barrierCount@36 lsaBarrierCount@40 railGinBarrierCount@44"
+            + " lsaLLA2ABlockCount@48 lsaLLA2ASlotCount@52 ginForceEnable@56 ginContextCount@60"
+            + " ginSignalCount@64 ginCounterCount@68 ginConnectionType@72 ginExclusiveContexts@76"
+            + " ginQueueDepth@80 ginTrafficClass@84 worldGinBarrierCount@88"
+            + " ginStrongSignalsRequired@92 ginVaSignalsRequired@93 96",
+        ncclDevCommRequirements.layout());
+    assertLayout(
+        "magic@0 version@4 rank@8 nRanks@12 nRanks_rcp32@16 lsaRank@20 lsaSize@24"
+            + " lsaSize_rcp32@28 windowTable@32 resourceWindow@40 resourceWindow_inlined@48"
+            + " hybridWorldGinBarrier@112 lsaMultimem@120 lsaBarrier@128 railGinBarrier@136"
+            + " ginConnectionCount@144 ginNetDeviceTypes@145 ginHandles@152 ginSignalCount@184"
+            + " ginCounterCount@188 ginSignalShadows@192 ginContextCount@200"
+            + " ginConnectionsRailed@204 ginStrongLegacySignals@205 ginContextsRailed@206"
+            + " abortFlag@208 hybridLsaBarrier@216 hybridRailGinBarrier@224 worldGinBarrier@232"
+            + " 240",
+        ncclDevComm.layout());
     assertLayout("opCnt@0 peer@4 sigIdx@8 ctx@12 16", ncclWaitSignalDesc_t.layout());
     assertLayout("nRanks@0 rank@4 stride@8 12", ncclTeam.layout());
     assertLayout("internal@0 128", ncclUniqueId.layout());
@@ -148,19 +175,46 @@ class GeneratedLayoutTest {
     }
   }
 
+  /** The sizes of 2.29.2 and 2.29.7 are those that NCCL 2.30 asserts for them. */
+  @Test
+  void deviceCommunicatorsHaveTheLayoutOfTheirHeaders() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment requirements = arena.allocate(ncclDevCommRequirements.layout());
+      int[][] sizes = {{22902, 72, 200}, {22907, 88, 224}, {23003, 96, 240}, {23007, 96, 240}};
+      for (int[] size : sizes) {
+        NcclStructs.fillDeviceRequirements(requirements, size[0]);
+        assertEquals(size[0], ncclDevCommRequirements.version(requirements));
+        assertEquals(size[1], ncclDevCommRequirements.size(requirements));
+        assertEquals(size[2], NcclStructs.deviceCommunicatorBytes(size[0]));
+      }
+      MemorySegment communicator = arena.allocate(ncclDevComm.layout());
+      for (int i = 0; i < 240 / 4; i++) {
+        communicator.setAtIndex(ValueLayout.JAVA_INT, i, 4 * i);
+      }
+      assertEquals(12, NcclStructs.lsaRank(communicator, 22902));
+      assertEquals(16, NcclStructs.lsaSize(communicator, 22907));
+      assertEquals(20, NcclStructs.lsaRank(communicator, 23007));
+      assertEquals(24, NcclStructs.lsaSize(communicator, 23007));
+      assertEquals(112, NcclStructs.lsaMultimem(communicator, 22907).get(ValueLayout.JAVA_INT, 0));
+      assertEquals(120, NcclStructs.lsaMultimem(communicator, 23007).get(ValueLayout.JAVA_INT, 0));
+    }
+  }
+
   @Test
   void ncclHeaderAgrees() throws Exception {
     Path include =
         GpuHeaders.find("nccl4j.test.nccl.include", "nccl.h", "NCCL_VERSION_CODE", 23007);
+    Path cuda = GpuHeaders.find("nccl4j.test.cuda.include", "cuda.h", "CUDA_VERSION", 13000);
     StringBuilder source = new StringBuilder(NCCL_SOURCE);
     NCCL_STRUCTS.forEach((name, layout) -> appendStruct(source, name, layout));
     assertTrue(appendConstants(source, "nccl.options", Nccl.class) > 60);
-    byte[] output = compileAndRun(source.toString(), include);
+    byte[] output = compileAndRun(source.toString(), include, cuda);
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment all = arena.allocate(96 + 24 + 56, 8);
+      MemorySegment all = arena.allocate(96 + 24 + 56 + 96, 8);
       NcclStructs.fillConfig(all.asSlice(0, 96));
       NcclStructs.fillSimInfo(all.asSlice(96, 24));
       NcclStructs.fillProperties(all.asSlice(96 + 24, 56));
+      NcclStructs.fillDeviceRequirements(all.asSlice(96 + 24 + 56, 96), 23007);
       assertEquals(-1, all.mismatch(MemorySegment.ofArray(output)));
     }
   }
@@ -226,18 +280,17 @@ class GeneratedLayoutTest {
   }
 
   /** What the program writes. */
-  private byte[] compileAndRun(String text, Path include) throws Exception {
+  private byte[] compileAndRun(String text, Path... folders) throws Exception {
     GpuHeaders.skipIf(!LibcHeaderTest.hasCompiler(), "no C compiler named cc");
     Path source = Files.writeString(directory.resolve("probe.c"), text);
     Path program = directory.resolve("probe");
-    run(
-        "cc",
-        "-std=gnu11",
-        "-I" + ManifestTest.ROOT.resolve("headers"),
-        "-I" + include,
-        "-o",
-        program.toString(),
-        source.toString());
+    List<String> command = new ArrayList<>(List.of("cc", "-std=gnu11"));
+    command.add("-I" + ManifestTest.ROOT.resolve("headers"));
+    for (Path folder : folders) {
+      command.add("-I" + folder);
+    }
+    command.addAll(List.of("-o", program.toString(), source.toString()));
+    run(command.toArray(String[]::new));
     return run(program.toString());
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j.cli;
 
 import io.nccl4j.Backend;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.bench.options.DeviceImplementation;
 import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Setup;
 import io.nccl4j.cuda.NcclOptions;
@@ -83,10 +84,12 @@ final class RankOptions {
   @Option(
       names = {"-D", "--device_implementation"},
       order = 29,
-      paramLabel = "N",
+      paramLabel = "0..4",
       defaultValue = "0",
       description =
-          "Only 0 is supported: there are no kernels like nccl-tests' own; default"
+          "Measure kernels that communicate by themselves, which allreduce and alltoall have: 1 by"
+              + " memory, 2 by memory, 16 bytes at a time; allreduce 3 and 4 by multicast, alltoall"
+              + " 3 and 4 through the network. They need -R 2. 0 for NCCL's operations; default"
               + " ${DEFAULT-VALUE}.")
   private int deviceImplementation;
 
@@ -94,8 +97,9 @@ final class RankOptions {
       names = {"-V", "--device_cta_count"},
       order = 30,
       paramLabel = "N",
-      description = "Not supported: CTAs of those kernels.")
-  private @Nullable Integer deviceCtas;
+      defaultValue = "16",
+      description = "CTAs of those kernels on each rank, up to 128; default ${DEFAULT-VALUE}.")
+  private int deviceCtas;
 
   @Option(
       names = "--backend",
@@ -116,10 +120,6 @@ final class RankOptions {
    * @throws InvalidArgumentException if one is out of range, or not supported
    */
   void addTo(Options.Builder builder, Map<String, String> environment) {
-    if (deviceImplementation != 0 || deviceCtas != null) {
-      throw new InvalidArgumentException(
-          "-D and -V, nccl-tests' own kernels, are not supported", "omit them");
-    }
     builder
         .threads(threads)
         .gpus(gpus)
@@ -135,6 +135,7 @@ final class RankOptions {
         Setup.Registration.values()[OptionRange.upTo("local_register", registration, 2)],
         ctaPolicy == null
             ? null
-            : NcclOptions.CtaPolicy.values()[OptionRange.upTo("cta_policy", ctaPolicy, 2)]);
+            : NcclOptions.CtaPolicy.values()[OptionRange.upTo("cta_policy", ctaPolicy, 2)],
+        new DeviceImplementation(deviceImplementation, deviceCtas));
   }
 }

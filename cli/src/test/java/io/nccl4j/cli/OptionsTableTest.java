@@ -69,8 +69,15 @@ class OptionsTableTest {
           allreduce -a 4                          | average is 4
           allreduce -R 3                          | local_register is 3
           allreduce -x 3                          | cta_policy is 3
-          allreduce -D 1                          | -D and -V
-          allreduce -V 16                         | -D and -V
+          allreduce -D 1                          | device implementation 1 needs symmetric windows
+          allreduce -D 5 -R 2                     | allreduce has no device implementation 5
+          broadcast -D 1 -R 2                     | broadcast has no device implementation 1
+          allreduce -D 1 -R 2 -o max              | device implementations only sum
+          allreduce -D 2 -R 2 -d bfloat16         | has no bfloat16
+          allreduce -D 4 -R 2 -d int8             | has no int8
+          allreduce -D -1                         | device_implementation is -1
+          allreduce -V 129                        | device_cta_count is 129
+          allreduce -V 0                          | device_cta_count is 0
           allreduce -M 2                          | memory is 2
           allreduce -u -1                         | unalign is -1
           allreduce -I 2                          | per_iter_timing is 2

@@ -48,7 +48,9 @@ class StandInTest {
         "allreduce --backend cuda -t 2",
         "allreduce -g 2",
         "sendrecv -g 2",
-        "sendrecv --backend cuda --procs 2"
+        "sendrecv --backend cuda --procs 2",
+        "allreduce --backend cuda --procs 2 -R 2 -D 2 -V 4",
+        "alltoall --backend cuda --procs 2 -R 2 -D 1 -V 4"
       })
   void measures(String command) throws Exception {
     try (Jvm jvm = start(Map.of(), command + " -b 8 -e 4K -f 512 -n 3")) {

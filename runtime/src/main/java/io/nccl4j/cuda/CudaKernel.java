@@ -58,8 +58,10 @@ public interface CudaKernel {
    * <p>The arguments are the kernel's parameters in order, each of the matching type: a {@link
    * DeviceBuffer} or {@link Long} for a pointer, {@link Byte}, {@link Short}, {@link Integer},
    * {@link Long}, {@link Float} or {@link Double} for a number of that size, and for a structure
-   * passed by value a {@link java.lang.foreign.MemorySegment} of its size. They are copied during
-   * the call.
+   * passed by value a {@link java.lang.foreign.MemorySegment} of its size. A {@link
+   * NcclCommunicator.Window} stands for NCCL's {@code ncclWindow_t}, a {@link
+   * NcclDeviceCommunicator} for its {@code ncclDevComm} passed by value; like buffers they cannot
+   * be closed until the kernel has run. All are copied during the call.
    *
    * <p>A kernel has no deadline of its own: one that never ends is noticed by {@link
    * Stream#synchronize(java.time.Duration)}.

@@ -17,6 +17,7 @@ import io.nccl4j.internal.check.Require;
 import io.nccl4j.memory.MemoryPool;
 import java.time.Duration;
 import java.util.List;
+import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -196,6 +197,19 @@ public interface NcclCommunicator extends Communicator {
   Window registerWindow(DeviceBuffer buffer, boolean symmetric, boolean strictOrdering);
 
   /**
+   * Creates what kernels need to communicate by themselves. All ranks call it, with the same
+   * requirements. NCCL 2.29.2 or newer, and not older than the headers that the kernels were
+   * compiled with.
+   *
+   * <p>NCCL takes memory of the device for it, at least one granule of 2 MiB.
+   *
+   * @throws InvalidUsageException if the library is older than the headers, or the communicator has
+   *     no symmetric memory, no multicast or no network for kernels, but the requirements need it;
+   *     see {@link NcclProperties}
+   */
+  NcclDeviceCommunicator createDeviceCommunicator(NcclDeviceRequirements requirements);
+
+  /**
    * Queues a write into a peer's window and then a signal to the peer, and returns before they are
    * complete. Needs {@link NcclProperties#hostRmaSupport()}, and cannot be captured. NCCL 2.29.2 or
    * newer.
@@ -257,10 +271,38 @@ public interface NcclCommunicator extends Communicator {
     boolean isSupported();
 
     /**
+     * The address at which this rank's kernels reach the part of a rank, {@code
+     * ncclGetPeerDevicePointer}; empty if its memory is out of reach of loads and stores. It holds
+     * until the window is closed. NCCL 2.29.2 or newer.
+     *
+     * @param rank a rank of the communicator, this one included
+     * @param byteOffset offset in its part, in bytes; this rank's part has such a byte, too
+     * @throws InvalidArgumentException if there is no such rank or byte
+     * @throws InvalidUsageException if the window is closed or not supported
+     */
+    OptionalLong peerAddress(int rank, long byteOffset);
+
+    /**
+     * The same by the rank's place among those whose memory can be reached, {@code
+     * ncclGetLsaDevicePointer}.
+     *
+     * @param lsaRank from 0; {@link NcclDeviceCommunicator#lsaSize} is their number
+     * @throws InvalidArgumentException if there is no such rank or byte
+     */
+    long lsaAddress(int lsaRank, long byteOffset);
+
+    /**
+     * The address by which kernels reach the parts of all those ranks at once, {@code
+     * ncclGetLsaMultimemDevicePointer}; empty without multicast (NVLS). NCCL 2.29.2 or newer.
+     */
+    OptionalLong multimemAddress(long byteOffset);
+
+    /**
      * Ends this rank's part. Local: let the ranks meet first, so that none still writes to it.
      * Closing twice does nothing.
      *
-     * @throws InvalidUsageException if operations of the communicator are unfinished
+     * @throws InvalidUsageException if operations of the communicator are unfinished, or a kernel
+     *     that was launched with it has not run
      */
     @Override
     void close();

@@ -78,6 +78,7 @@ final class RandomGraphs implements AutoCloseable {
   private final int nranks;
   private final Random program;
   private final Random way;
+  private final boolean captures;
   private final List<DeviceBuffer> buffers = new ArrayList<>();
   private final List<Stream> streams = new ArrayList<>();
   private final int[][][] model;
@@ -85,8 +86,14 @@ final class RandomGraphs implements AutoCloseable {
   private final Event event;
   private Stream stream;
 
-  RandomGraphs(Communicator communicator, long seed) {
+  /**
+   * A rank of the program that {@code seed} stands for.
+   *
+   * @param captures whether it uses graphs, too
+   */
+  RandomGraphs(Communicator communicator, long seed, boolean captures) {
     this.communicator = communicator;
+    this.captures = captures;
     rank = communicator.rank();
     nranks = communicator.nranks();
     program = new Random(seed);
@@ -158,7 +165,7 @@ final class RandomGraphs implements AutoCloseable {
   }
 
   private void submit(Chunk chunk) {
-    switch (way.nextInt(6)) {
+    switch (way.nextInt(captures ? 6 : 2)) {
       case 0 -> {
         discard(chunk);
         repeat(chunk, () -> chunk.steps.forEach(this::call));

@@ -9,10 +9,6 @@ import io.nccl4j.bench.Closing;
 import io.nccl4j.cuda.CudaDevice;
 import io.nccl4j.cuda.CudaKernel;
 import io.nccl4j.cuda.CudaModule;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.UncheckedIOException;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -58,7 +54,7 @@ public final class ContentKernels implements AutoCloseable {
 
     Gpu(Device device) {
       try {
-        module = CudaDevice.of(device).loadModule(ptx());
+        module = CudaDevice.of(device).loadModule(Ptx.read(PTX));
         owned.add(module);
         stream = device.newStream();
         owned.add(stream);
@@ -77,17 +73,6 @@ public final class ContentKernels implements AutoCloseable {
         close();
       } catch (RuntimeException e) {
         failure.addSuppressed(e);
-      }
-    }
-
-    private static String ptx() {
-      try (InputStream in = ContentKernels.class.getResourceAsStream(PTX)) {
-        if (in == null) {
-          throw new IllegalStateException(PTX + " is not on the class path");
-        }
-        return new String(in.readAllBytes(), StandardCharsets.US_ASCII);
-      } catch (IOException e) {
-        throw new UncheckedIOException(e);
       }
     }
 

@@ -18,6 +18,7 @@ import org.jspecify.annotations.Nullable;
  * @param timeoutSeconds after which whoever waits gives up; 0 for the settings' own deadlines
  * @param registration how NCCL is told of the buffers
  * @param ctaPolicy what NCCL saves CTAs for; null leaves it to NCCL
+ * @param device kernels that communicate by themselves, if there are to be some
  * @param firstDevice device of each process's first rank; −1 for that with the rank's number
  * @param grouping the groups of ranks; null for one group
  */
@@ -27,6 +28,7 @@ public record Setup(
     int timeoutSeconds,
     Registration registration,
     NcclOptions.@Nullable CtaPolicy ctaPolicy,
+    DeviceImplementation device,
     int firstDevice,
     @Nullable Grouping grouping) {
   /** Number of the first GPU. */
@@ -45,11 +47,16 @@ public record Setup(
   /**
    * Checks the numbers.
    *
-   * @throws InvalidArgumentException if one is out of range
+   * @throws InvalidArgumentException if one is out of range, or kernels that communicate have no
+   *     windows
    */
   public Setup {
     if (timeoutSeconds < 0) {
       throw new InvalidArgumentException("timeout is " + timeoutSeconds, "use 0 (off) or more");
+    }
+    if (!device.isNccl() && registration != Registration.SYMMETRIC) {
+      throw new InvalidArgumentException(
+          "device implementation " + device.number() + " needs symmetric windows", "use -R 2");
     }
   }
 
@@ -59,13 +66,14 @@ public record Setup(
       boolean nullStream,
       int timeoutSeconds,
       Registration registration,
-      NcclOptions.@Nullable CtaPolicy ctaPolicy) {
-    this(parallelInit, nullStream, timeoutSeconds, registration, ctaPolicy, -1, null);
+      NcclOptions.@Nullable CtaPolicy ctaPolicy,
+      DeviceImplementation device) {
+    this(parallelInit, nullStream, timeoutSeconds, registration, ctaPolicy, device, -1, null);
   }
 
   /** nccl-tests' defaults. */
   public static Setup standard() {
-    return new Setup(false, false, 0, Registration.NONE, null);
+    return new Setup(false, false, 0, Registration.NONE, null, DeviceImplementation.NONE);
   }
 
   /**
@@ -74,14 +82,14 @@ public record Setup(
    * @throws InvalidArgumentException if a variable cannot be understood
    */
   public Setup with(Map<String, String> environment) {
-    String device = environment.get(DEVICE);
+    String number = environment.get(DEVICE);
     int first = firstDevice;
-    if (device != null) {
-      if (!device.matches("[0-9]{1,4}")) {
+    if (number != null) {
+      if (!number.matches("[0-9]{1,4}")) {
         throw new InvalidArgumentException(
-            DEVICE + " is '" + device + "'", "use the number of a device");
+            DEVICE + " is '" + number + "'", "use the number of a device");
       }
-      first = Integer.parseInt(device);
+      first = Integer.parseInt(number);
     }
     return new Setup(
         parallelInit,
@@ -89,6 +97,7 @@ public record Setup(
         timeoutSeconds,
         registration,
         ctaPolicy,
+        device,
         first,
         Grouping.of(environment));
   }

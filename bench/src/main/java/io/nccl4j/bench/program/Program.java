@@ -50,6 +50,9 @@ public abstract class Program {
    * @throws io.nccl4j.InvalidArgumentException if not
    */
   public final void check(Options options, int nranks) {
+    if (!options.setup().device().isNccl()) {
+      DeviceKernel.of(this, options);
+    }
     for (int size : options.groups(nranks)) {
       checkGroup(options, size);
     }

@@ -14,6 +14,7 @@ import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.options.Setup;
 import io.nccl4j.bench.options.TurnSeat;
 import io.nccl4j.bench.program.Case;
+import io.nccl4j.bench.program.DeviceKernel;
 import io.nccl4j.bench.program.Program;
 import io.nccl4j.bench.result.MemoryPhases;
 import io.nccl4j.bench.result.RunListener;
@@ -88,6 +89,11 @@ public final class Bench {
     this.clock = clock;
     this.careful = careful;
     this.backend = Device.get(options.backend(), 0).backend();
+    if (!options.setup().device().isNccl() && backend == Backend.HOST) {
+      throw new InvalidArgumentException(
+          "device implementations are kernels of GPUs, the ranks run on the host",
+          "use --backend cuda, or omit -D");
+    }
     this.barrier = new ThreadBarrier(options.threads());
     this.meeting = new ThreadCrew.Meeting(barrier, options.threads());
   }
@@ -284,9 +290,7 @@ public final class Bench {
       if (setup.registration() != Setup.Registration.NONE && backend == Backend.CUDA) {
         Together.call(ranks.stream().map(rank -> registering(rank, setup)).toList());
       }
-      Duration timeout =
-          setup.timeoutSeconds() == 0 ? null : Duration.ofSeconds(setup.timeoutSeconds());
-      return new RankSet(ranks, timeout);
+      return new RankSet(ranks, timeout(setup));
     } catch (Throwable e) {
       fail(e);
       Closing.all(ranks);
@@ -300,11 +304,22 @@ public final class Bench {
     }
   }
 
-  private static Supplier<Boolean> registering(LocalRank rank, Setup setup) {
+  private Supplier<Boolean> registering(LocalRank rank, Setup setup) {
     return () -> {
       rank.register(setup.registration());
+      if (!setup.device().isNccl()) {
+        rank.useKernels(DeviceKernel.of(program, options), setup.device().ctas());
+      }
       return true;
     };
+  }
+
+  /** Operations have deadlines of their own, kernels have none. */
+  private static @Nullable Duration timeout(Setup setup) {
+    if (setup.timeoutSeconds() > 0) {
+      return Duration.ofSeconds(setup.timeoutSeconds());
+    }
+    return setup.device().isNccl() ? null : setup.config().operationTimeout();
   }
 
   /** The communicators that operations run on: all ranks', or those of the groups. */

@@ -10,12 +10,14 @@ import io.nccl4j.bench.Closing;
 import io.nccl4j.bench.data.TestData;
 import io.nccl4j.bench.options.Setup;
 import io.nccl4j.bench.program.Case;
+import io.nccl4j.bench.program.DeviceKernel;
 import io.nccl4j.bench.program.PreparedCall;
 import io.nccl4j.bench.result.MemoryUse;
 import io.nccl4j.cuda.CudaDevice;
 import io.nccl4j.cuda.NcclCommunicator;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One rank of this process: its communicator, stream and buffers, and the slices of the case at
@@ -35,12 +37,17 @@ public final class LocalRank implements AutoCloseable {
   private final long capacity;
   private final List<Event> events = new ArrayList<>();
   private final List<AutoCloseable> owned = new ArrayList<>();
+
+  /** Of the send and the receive buffer; empty if they are no windows. */
+  private final List<NcclCommunicator.Window> windows = new ArrayList<>();
+
   private final Stream stream;
   private final DeviceBuffer sendBuffer;
   private final DeviceBuffer recvBuffer;
   private DeviceBuffer[] sends = {};
   private DeviceBuffer[] recvs = {};
   private PreparedCall[] operations = {};
+  private @Nullable RankKernels kernels;
 
   /**
    * A rank that owns its communicator from now on.
@@ -102,13 +109,22 @@ public final class LocalRank implements AutoCloseable {
 
   /** Tells NCCL of the buffers; all ranks call it, at the same time, if it is about windows. */
   void register(Setup.Registration how) {
+    NcclCommunicator nccl = NcclCommunicator.of(communicator);
     for (DeviceBuffer buffer : List.of(sendBuffer, recvBuffer)) {
-      NcclCommunicator nccl = NcclCommunicator.of(communicator);
-      owned.add(
-          how == Setup.Registration.SYMMETRIC
-              ? nccl.registerWindow(buffer, true, false)
-              : nccl.register(buffer));
+      if (how == Setup.Registration.SYMMETRIC) {
+        NcclCommunicator.Window window = nccl.registerWindow(buffer, true, false);
+        owned.add(window);
+        windows.add(window);
+      } else {
+        owned.add(nccl.register(buffer));
+      }
     }
+  }
+
+  /** Measures kernels instead of operations; all ranks call it, with windows, at the same time. */
+  void useKernels(DeviceKernel kernel, int blocks) {
+    kernels = new RankKernels(kernel, blocks, NcclCommunicator.of(communicator), stream);
+    owned.add(kernels);
   }
 
   private void closeAfter(Throwable failure) {
@@ -174,8 +190,23 @@ public final class LocalRank implements AutoCloseable {
         sends[i] = sendBuffer.slice(shift, next.sendBytes());
         recvs[i] = recvBuffer.slice(shift, next.recvBytes());
       }
-      operations[i] = next.program().prepare(communicator, sends[i], recvs[i], next, op, stream);
+      operations[i] =
+          kernels == null
+              ? next.program().prepare(communicator, sends[i], recvs[i], next, op, stream)
+              : prepare(kernels, next, inPlace, shift);
     }
+  }
+
+  private PreparedCall prepare(RankKernels by, Case next, boolean inPlace, long shift) {
+    NcclCommunicator.Window recv = windows.getLast();
+    return inPlace
+        ? by.prepare(
+            next,
+            recv,
+            shift + next.sendInPlaceOffset(rank()),
+            recv,
+            shift + next.recvInPlaceOffset(rank()))
+        : by.prepare(next, windows.getFirst(), shift, recv, shift);
   }
 
   /** What the rank and its process have taken. */

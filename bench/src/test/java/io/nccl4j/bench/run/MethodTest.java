@@ -15,6 +15,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bench.options.Average;
 import io.nccl4j.bench.options.Blocking;
+import io.nccl4j.bench.options.DeviceImplementation;
 import io.nccl4j.bench.options.Grouping;
 import io.nccl4j.bench.options.Method;
 import io.nccl4j.bench.options.Options;
@@ -255,7 +256,9 @@ class MethodTest {
   @ParameterizedTest
   @CsvSource({"2, 1", "1, 2", "2, 2"})
   void threadsMayJoinByThemselves(int threads, int gpus) throws InterruptedException {
-    Setup setup = new Setup(true, false, 20, Setup.Registration.NONE, null, -1, null);
+    Setup setup =
+        new Setup(
+            true, false, 20, Setup.Registration.NONE, null, DeviceImplementation.NONE, -1, null);
     Options options = options(threads, gpus).setup(setup).build();
     assertTrue(run(Programs.allReduce(), options, new Counter()).correct());
   }
@@ -277,7 +280,9 @@ class MethodTest {
                 : super.prepare(communicator, send, recv, size, op, stream);
           }
         };
-    Setup setup = new Setup(false, false, 1, Setup.Registration.NONE, null, -1, null);
+    Setup setup =
+        new Setup(
+            false, false, 1, Setup.Registration.NONE, null, DeviceImplementation.NONE, -1, null);
     Options options = options(2, 1).setup(setup).check(0).build();
     assertThrows(DeadlineException.class, () -> run(hanging, options, new Counter()));
   }
@@ -300,6 +305,7 @@ class MethodTest {
             0,
             Setup.Registration.SYMMETRIC,
             NcclOptions.CtaPolicy.EFFICIENCY,
+            DeviceImplementation.NONE,
             1,
             null);
     assertEquals(3, setup.withoutEffect(Backend.HOST).size());

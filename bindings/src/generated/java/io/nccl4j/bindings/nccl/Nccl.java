@@ -4396,6 +4396,33 @@ public class Nccl {
            throw new AssertionError("should not reach here", ex$);
         }
     }
+    private static final int NCCL_GIN_CONNECTION_NONE = (int)0L;
+    /**
+     * {@snippet lang=c :
+     * enum <anonymous>.NCCL_GIN_CONNECTION_NONE = 0
+     * }
+     */
+    public static int NCCL_GIN_CONNECTION_NONE() {
+        return NCCL_GIN_CONNECTION_NONE;
+    }
+    private static final int NCCL_GIN_CONNECTION_FULL = (int)1L;
+    /**
+     * {@snippet lang=c :
+     * enum <anonymous>.NCCL_GIN_CONNECTION_FULL = 1
+     * }
+     */
+    public static int NCCL_GIN_CONNECTION_FULL() {
+        return NCCL_GIN_CONNECTION_FULL;
+    }
+    private static final int NCCL_GIN_CONNECTION_RAIL = (int)2L;
+    /**
+     * {@snippet lang=c :
+     * enum <anonymous>.NCCL_GIN_CONNECTION_RAIL = 2
+     * }
+     */
+    public static int NCCL_GIN_CONNECTION_RAIL() {
+        return NCCL_GIN_CONNECTION_RAIL;
+    }
     private static final int NCCL_GIN_TYPE_NONE = (int)0L;
     /**
      * {@snippet lang=c :
@@ -4492,6 +4519,125 @@ public class Nccl {
         }
     }
 
+    private static class ncclDevCommCreate {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = Nccl.findOrThrow("ncclDevCommCreate");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *outDevComm)
+     * }
+     */
+    public static FunctionDescriptor ncclDevCommCreate$descriptor() {
+        return ncclDevCommCreate.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *outDevComm)
+     * }
+     */
+    public static MethodHandle ncclDevCommCreate$handle() {
+        return ncclDevCommCreate.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *outDevComm)
+     * }
+     */
+    public static MemorySegment ncclDevCommCreate$address() {
+        return ncclDevCommCreate.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements_t *reqs, ncclDevComm_t *outDevComm)
+     * }
+     */
+    public static int ncclDevCommCreate(MemorySegment comm, MemorySegment reqs, MemorySegment outDevComm) {
+        var mh$ = ncclDevCommCreate.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("ncclDevCommCreate", comm, reqs, outDevComm);
+            }
+            return (int)mh$.invokeExact(comm, reqs, outDevComm);
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class ncclDevCommDestroy {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = Nccl.findOrThrow("ncclDevCommDestroy");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t *devComm)
+     * }
+     */
+    public static FunctionDescriptor ncclDevCommDestroy$descriptor() {
+        return ncclDevCommDestroy.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t *devComm)
+     * }
+     */
+    public static MethodHandle ncclDevCommDestroy$handle() {
+        return ncclDevCommDestroy.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t *devComm)
+     * }
+     */
+    public static MemorySegment ncclDevCommDestroy$address() {
+        return ncclDevCommDestroy.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm_t *devComm)
+     * }
+     */
+    public static int ncclDevCommDestroy(MemorySegment comm, MemorySegment devComm) {
+        var mh$ = ncclDevCommDestroy.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("ncclDevCommDestroy", comm, devComm);
+            }
+            return (int)mh$.invokeExact(comm, devComm);
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class ncclGetLsaMultimemDevicePointer {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             Nccl.C_INT,
@@ -4547,6 +4693,67 @@ public class Nccl {
                 traceDowncall("ncclGetLsaMultimemDevicePointer", window, offset, outPtr);
             }
             return (int)mh$.invokeExact(window, offset, outPtr);
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class ncclGetMultimemDevicePointer {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            Nccl.C_INT,
+            Nccl.C_POINTER,
+            Nccl.C_LONG,
+            ncclMultimemHandle.layout(),
+            Nccl.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = Nccl.findOrThrow("ncclGetMultimemDevicePointer");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void **outPtr)
+     * }
+     */
+    public static FunctionDescriptor ncclGetMultimemDevicePointer$descriptor() {
+        return ncclGetMultimemDevicePointer.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void **outPtr)
+     * }
+     */
+    public static MethodHandle ncclGetMultimemDevicePointer$handle() {
+        return ncclGetMultimemDevicePointer.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void **outPtr)
+     * }
+     */
+    public static MemorySegment ncclGetMultimemDevicePointer$address() {
+        return ncclGetMultimemDevicePointer.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * ncclResult_t ncclGetMultimemDevicePointer(ncclWindow_t window, size_t offset, ncclMultimemHandle_t multimem, void **outPtr)
+     * }
+     */
+    public static int ncclGetMultimemDevicePointer(MemorySegment window, long offset, MemorySegment multimem, MemorySegment outPtr) {
+        var mh$ = ncclGetMultimemDevicePointer.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("ncclGetMultimemDevicePointer", window, offset, multimem, outPtr);
+            }
+            return (int)mh$.invokeExact(window, offset, multimem, outPtr);
         } catch (Throwable ex$) {
            throw new AssertionError("should not reach here", ex$);
         }

@@ -15,6 +15,8 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.cuda.NcclDeviceCommunicator;
+import io.nccl4j.cuda.NcclDeviceRequirements;
 import io.nccl4j.cuda.NcclMemoryStatistics;
 import io.nccl4j.cuda.NcclProperties;
 import io.nccl4j.internal.cuda.driver.CudaLibraries;
@@ -346,6 +348,11 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   }
 
   @Override
+  public NcclDeviceCommunicator createDeviceCommunicator(NcclDeviceRequirements requirements) {
+    return registrations.createDeviceCommunicator(requirements);
+  }
+
+  @Override
   public void putSignal(
       DeviceBuffer buffer,
       long count,
@@ -456,6 +463,9 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
       }
       if (pending.isUnderWay()) {
         awaitPending();
+      }
+      if (health.failure() == null) {
+        registrations.requireUnused();
       }
       backlog.finish();
       if (health.failure() == null) {

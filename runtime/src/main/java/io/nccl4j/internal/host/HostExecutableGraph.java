@@ -2,7 +2,6 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InterruptedWaitException;
-import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.Lookahead;
 import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.memory.BufferUser;
@@ -90,16 +89,16 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   }
 
   private static Lookahead lookahead(GraphStep[] chain) {
-    HostWork[] works = new HostWork[chain.length];
-    CollectiveEngine[] engines = new CollectiveEngine[chain.length];
+    Lookahead lookahead = new Lookahead(Math.max(1, Integer.highestOneBit(chain.length) << 1));
     for (int i = 0; i < chain.length; i++) {
       HostWork[] own = chain[i].works;
       if (own.length == 1 && own[0].isCollective()) {
-        works[i] = own[0];
-        engines[i] = own[0].rank.collectives();
+        lookahead.add(i, 0, own[0], own[0].rank.collectives());
+      } else {
+        lookahead.addOther(i);
       }
     }
-    return new Lookahead(works, engines);
+    return lookahead;
   }
 
   @Override
@@ -182,7 +181,8 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     int before = first;
     while (first < steps.length) {
       if (stream.error() == null) {
-        ahead.advance(first);
+        boolean ignored = ahead.advance(first);
+        ahead.look(first);
       }
       int one =
           ahead.isSmall(first)
@@ -201,7 +201,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     first = 0;
     Arrays.fill(done, false);
     if (lookahead != null) {
-      lookahead.begin();
+      lookahead.rewind();
     }
     int at = 0;
     for (GraphNumbers part : numbers) {

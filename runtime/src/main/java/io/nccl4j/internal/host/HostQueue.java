@@ -6,6 +6,7 @@ import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.engine.Lookahead;
 import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.progress.Driven;
@@ -25,6 +26,15 @@ import org.jspecify.annotations.Nullable;
  */
 class HostQueue extends Driven {
   private static final int CAPACITY = 1024;
+
+  /**
+   * Of small operations in a row, every so many-th moves what there is: together, since owning the
+   * queue waits for all that the processor has not written yet.
+   */
+  private static final int EAGER = 8;
+
+  /** How many operations are submitted before that is tried again where it was in vain. */
+  private static final int PAUSE = 64;
 
   private static final PendingAction FAULTS = (work, now) -> work.rank.health().check(work);
   private static final PendingAction DEADLINE =
@@ -54,7 +64,12 @@ class HostQueue extends Driven {
   /** Everything else. Apart from the plans, which touch few cache lines so. */
   private final StreamTask[] tasks = new StreamTask[CAPACITY];
 
+  private final Lookahead lookahead = new Lookahead(CAPACITY);
+
   private long next;
+
+  /** From which position on small operations are moved when they are submitted. */
+  private long eagerFrom;
 
   private final long timeoutNanos;
   private long failedAt;
@@ -113,7 +128,37 @@ class HostQueue extends Driven {
   /** Submits a plan; there is room for it. */
   final void enqueue(HostWork plan) {
     plans[(int) next & CAPACITY - 1] = plan;
-    release();
+    long position = release();
+    if ((position & EAGER - 1) == 0 && position >= eagerFrom && isSmall(plan)) {
+      moveSmall(position);
+    }
+  }
+
+  /**
+   * Moves small operations while more are submitted. Where each waits for the one before, that only
+   * takes time: then it is not tried for a while.
+   */
+  private void moveSmall(long position) {
+    if (tryOwn()) {
+      try {
+        HostWork first = plans[(int) ownedHead() & CAPACITY - 1];
+        if (first != null && isSmall(first)) {
+          int ignored = run(position);
+        }
+        if (!lookahead.isShown(ownedHead() + 1) && ownedHead() < position) {
+          eagerFrom = position + PAUSE;
+        }
+      } finally {
+        disown();
+      }
+    }
+  }
+
+  private static boolean isSmall(HostWork plan) {
+    return plan.next == null
+        && plan.isCollective()
+        && plan.rank.collectives().isExchange()
+        && plan.rank.collectives().isLowLatency(plan);
   }
 
   /**
@@ -143,19 +188,46 @@ class HostQueue extends Driven {
   @Override
   public int run(long target, int patience) {
     // Who waits for an event may know its place before the submitter has published it.
-    long end = Math.min(target, tail());
+    long tail = tail();
+    long end = Math.min(target, tail);
     long head = ownedHead();
     while (head < end) {
       int index = (int) head & CAPACITY - 1;
       HostWork plan = plans[index];
+      if (tail - head > 1 && lookahead.isShown(head)) {
+        lookAhead(head, tail);
+      }
       int result =
           plan == null ? stepTask(tasks[index], patience) : stepPlan(index, plan, patience);
       if (result != Step.DONE) {
+        if (result == Step.BLOCKED && tail - head > 1) {
+          lookAhead(head, tail);
+        }
         return result;
       }
       advance(++head);
     }
     return Step.DONE;
+  }
+
+  /** Shows peers what they will need next, before its turn. */
+  private void lookAhead(long head, long tail) {
+    if (error != null) {
+      return;
+    }
+    while (lookahead.advance(head)) {
+      long entry = lookahead.next(head);
+      if (entry >= tail) {
+        break;
+      }
+      HostWork plan = plans[(int) entry & CAPACITY - 1];
+      if (plan == null || plan.next != null || !plan.isCollective()) {
+        lookahead.addOther(entry);
+      } else {
+        lookahead.add(entry, head, plan, plan.rank.collectives());
+      }
+    }
+    lookahead.look(head);
   }
 
   private int stepPlan(int index, HostWork plan, int patience) {

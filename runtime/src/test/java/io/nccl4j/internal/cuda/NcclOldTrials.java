@@ -16,6 +16,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclDeviceRequirements;
 import io.nccl4j.cuda.NcclOptions;
 import io.nccl4j.cuda.NcclParameters;
 import java.util.LinkedHashMap;
@@ -56,6 +57,8 @@ final class NcclOldTrials {
       calls.put(nccl::properties, "2.29.2");
       calls.put(nccl::memoryStatistics, "2.29.7");
       calls.put(() -> nccl.registerWindow(buffer, true, false), "2.27.3");
+      NcclDeviceRequirements requirements = NcclDeviceRequirements.builder(23007).build();
+      calls.put(() -> nccl.createDeviceCommunicator(requirements), "2.29.2");
       calls.put(() -> nccl.signal(1, stream), "2.29.2");
       calls.put(() -> nccl.waitSignals(new int[] {0, 1}, stream), "2.29.2");
       calls.put(() -> NcclCommunicator.simulate(() -> {}), "2.22.0");

@@ -25,7 +25,12 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.Nccl;
 import io.nccl4j.bindings.nccl.ncclConfig_v23000;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.cuda.CudaKernel.Dim;
+import io.nccl4j.cuda.CudaModule;
 import io.nccl4j.cuda.NcclCommunicator;
+import io.nccl4j.cuda.NcclDeviceCommunicator;
+import io.nccl4j.cuda.NcclDeviceRequirements;
 import io.nccl4j.cuda.NcclMemoryStatistics;
 import io.nccl4j.cuda.NcclOptions;
 import io.nccl4j.cuda.NcclParameters;
@@ -101,7 +106,7 @@ final class NcclTrials {
         name,
         () -> {
           trial.run();
-          for (String what : List.of("comm", "window", "registration", "stream")) {
+          for (String what : List.of("comm", "devcomm", "window", "registration", "stream")) {
             // The streams of the devices' own copies stay.
             long allowed = what.equals("stream") ? 8 : 0;
             long start = System.nanoTime();
@@ -377,6 +382,28 @@ final class NcclTrials {
     Device device = Device.get(Backend.CUDA, rank);
     try (Communicator communicator = Communicator.initRank(device, 2, id, rank, CONFIG)) {
       putAround(communicator);
+      sumByKernel(NcclCommunicator.of(communicator));
+    }
+  }
+
+  /** A kernel of each rank sums over both processes' windows. */
+  private static void sumByKernel(NcclCommunicator nccl) {
+    NcclDeviceRequirements requirements =
+        NcclDeviceRequirements.builder(23007).lsaBarriers(1).build();
+    try (Stream stream = nccl.device().newStream();
+        DeviceBuffer buffer = nccl.device().allocate(4096);
+        CudaModule module =
+            CudaDevice.of(nccl.device()).loadModule(CudaDeviceCommunicatorTest.ptx(240));
+        NcclCommunicator.Window window = nccl.registerWindow(buffer, true, false);
+        NcclDeviceCommunicator device = nccl.createDeviceCommunicator(requirements)) {
+      buffer.copyFrom(new int[] {1 + nccl.rank(), 10 * nccl.rank()});
+      module
+          .kernel("nccl4j_allreduce1_u32")
+          .launch(stream, new Dim(1), new Dim(8), 0, window, 0L, window, 0L, 2L, device);
+      stream.synchronize();
+      assertArrayEquals(new int[] {3, 10}, ints(buffer, 2));
+      nccl.barrier(stream);
+      stream.synchronize();
     }
   }
 

@@ -329,7 +329,7 @@ public final class StandIn {
         StandIn standIn =
             new StandIn(version, directory.resolve("libcuda.so.1"), own.resolve("libnccl.so.2"));
         List<String> options =
-            List.of("-DSTANDIN_NCCL_VERSION=" + version, "-Wl,-rpath,$ORIGIN/..");
+            List.of("-DSTANDIN_NCCL_VERSION=" + version, "-Wl,-rpath,$ORIGIN/..", "-I" + root);
         once(standIn.cuda, list(sources, "standin_", ".c"), List.of(), List.of("-I" + root));
         once(standIn.nccl, list(sources, "nccl_", ".c"), List.of(standIn.cuda), options);
         return standIn;

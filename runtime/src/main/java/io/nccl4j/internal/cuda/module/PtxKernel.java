@@ -9,6 +9,7 @@ import io.nccl4j.cuda.CudaModule;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
+import io.nccl4j.internal.cuda.memory.KernelArgument;
 import io.nccl4j.internal.schedule.ScheduledStream;
 import io.nccl4j.internal.spi.Resource;
 import java.lang.foreign.Arena;
@@ -46,15 +47,20 @@ public final class PtxKernel implements CudaKernel {
   }
 
   /** A run of a kernel as a stream or graph holds it: what must stay open until it has run. */
-  public record Run(PtxKernel kernel, List<CudaBuffer> buffers) implements Resource {
+  public record Run(PtxKernel kernel, List<Resource> uses) implements Resource {
     @Override
     public boolean isPartOf(Object whole) {
-      return kernel.module == whole || buffers.stream().anyMatch(b -> b.isPartOf(whole));
+      return kernel.module == whole || uses.stream().anyMatch(used -> used.isPartOf(whole));
     }
 
     @Override
     public boolean isClosed() {
-      return kernel.module.isClosed() || buffers.stream().anyMatch(CudaBuffer::isClosed);
+      return kernel.module.isClosed() || uses.stream().anyMatch(Resource::isClosed);
+    }
+
+    @Override
+    public void capture() {
+      uses.forEach(Resource::capture);
     }
 
     /** How messages name it. */
@@ -111,12 +117,12 @@ public final class PtxKernel implements CudaKernel {
     }
     requireShape(grid, block, sharedBytes);
     signature.requireFitting(name, arguments);
-    List<CudaBuffer> buffers = buffers(arguments);
+    List<Resource> uses = uses(arguments);
     scheduled.awaitRoom();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment values = values(arguments, arena);
       own.run(
-          new Run(this, buffers),
+          new Run(this, uses),
           () ->
               Cuda.cuLaunchKernel(
                   function,
@@ -163,9 +169,23 @@ public final class PtxKernel implements CudaKernel {
     }
   }
 
-  private List<CudaBuffer> buffers(Object[] arguments) {
-    List<CudaBuffer> buffers = new ArrayList<>();
+  private List<Resource> uses(Object[] arguments) {
+    List<Resource> uses = new ArrayList<>();
     for (Object argument : arguments) {
+      if (argument instanceof KernelArgument own) {
+        if (own.device() != module.device()) {
+          throw new InvalidArgumentException(
+              "launch: "
+                  + own.describe()
+                  + " is of "
+                  + own.device()
+                  + ", the kernel on "
+                  + module.device(),
+              "pass what is of the kernel's device");
+        }
+        own.requireUsable();
+        uses.add(own);
+      }
       if (argument instanceof DeviceBuffer buffer) {
         if (!(buffer instanceof CudaBuffer own) || own.device() != module.device()) {
           throw new InvalidArgumentException(
@@ -174,37 +194,57 @@ public final class PtxKernel implements CudaKernel {
                   + " address");
         }
         own.requireOpen();
-        buffers.add(own);
+        uses.add(own);
       }
     }
-    return buffers;
+    return uses;
   }
 
-  /** The arguments' values, and in front of them the pointers to each. */
+  /** Pointers to the arguments' values, and behind them the values. */
   private static MemorySegment values(Object[] arguments, Arena arena) {
-    MemorySegment pointers = arena.allocate(ValueLayout.ADDRESS, Math.max(1, arguments.length));
-    for (int i = 0; i < arguments.length; i++) {
-      pointers.setAtIndex(ValueLayout.ADDRESS, i, value(arguments[i], arena));
+    long pointers = aligned((long) arguments.length * Long.BYTES);
+    long bytes = pointers;
+    for (Object argument : arguments) {
+      bytes += aligned(size(argument));
     }
-    return pointers;
+    MemorySegment all = arena.allocate(Math.max(bytes, ALIGNMENT), ALIGNMENT);
+    long at = pointers;
+    for (int i = 0; i < arguments.length; i++) {
+      all.setAtIndex(ValueLayout.JAVA_LONG, i, all.address() + at);
+      write(arguments[i], all, at);
+      at += aligned(size(arguments[i]));
+    }
+    return all;
   }
 
-  private static MemorySegment value(Object argument, Arena arena) {
-    if (argument instanceof MemorySegment structure) {
-      return arena.allocate(structure.byteSize(), ALIGNMENT).copyFrom(structure);
-    }
-    MemorySegment value = arena.allocate(Long.BYTES, ALIGNMENT);
+  private static long aligned(long bytes) {
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+
+  private static long size(Object argument) {
+    return switch (argument) {
+      case MemorySegment structure -> structure.byteSize();
+      case KernelArgument own when own.isStructure() -> own.value().byteSize();
+      default -> Long.BYTES;
+    };
+  }
+
+  private static void write(Object argument, MemorySegment to, long at) {
     switch (argument) {
-      case DeviceBuffer buffer -> value.set(ValueLayout.JAVA_LONG, 0, buffer.address());
-      case Byte number -> value.set(ValueLayout.JAVA_BYTE, 0, number);
-      case Short number -> value.set(ValueLayout.JAVA_SHORT, 0, number);
-      case Integer number -> value.set(ValueLayout.JAVA_INT, 0, number);
-      case Long number -> value.set(ValueLayout.JAVA_LONG, 0, number);
-      case Float number -> value.set(ValueLayout.JAVA_FLOAT, 0, number);
-      case Double number -> value.set(ValueLayout.JAVA_DOUBLE, 0, number);
+      case MemorySegment structure ->
+          MemorySegment.copy(structure, 0, to, at, structure.byteSize());
+      case KernelArgument own when own.isStructure() ->
+          MemorySegment.copy(own.value(), 0, to, at, own.value().byteSize());
+      case KernelArgument own -> to.set(ValueLayout.ADDRESS, at, own.value());
+      case DeviceBuffer buffer -> to.set(ValueLayout.JAVA_LONG, at, buffer.address());
+      case Byte number -> to.set(ValueLayout.JAVA_BYTE, at, number);
+      case Short number -> to.set(ValueLayout.JAVA_SHORT, at, number);
+      case Integer number -> to.set(ValueLayout.JAVA_INT, at, number);
+      case Long number -> to.set(ValueLayout.JAVA_LONG, at, number);
+      case Float number -> to.set(ValueLayout.JAVA_FLOAT, at, number);
+      case Double number -> to.set(ValueLayout.JAVA_DOUBLE, at, number);
       default -> throw new IllegalStateException("checked before: " + argument);
     }
-    return value;
   }
 
   @Override

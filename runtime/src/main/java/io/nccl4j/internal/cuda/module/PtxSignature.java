@@ -2,6 +2,7 @@ package io.nccl4j.internal.cuda.module;
 
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.internal.cuda.memory.KernelArgument;
 import java.lang.foreign.MemorySegment;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -35,7 +36,10 @@ record PtxSignature(List<Parameter> parameters) {
     /** Whether the argument has this type; buffers count as pointers. */
     boolean takes(@Nullable Object argument) {
       if (isStructure) {
-        return argument instanceof MemorySegment segment && segment.byteSize() == bytes;
+        return argument instanceof MemorySegment segment && segment.byteSize() == bytes
+            || argument instanceof KernelArgument own
+                && own.isStructure()
+                && own.value().byteSize() == bytes;
       }
       boolean isFloat = type.startsWith("f");
       return switch (argument) {
@@ -45,6 +49,7 @@ record PtxSignature(List<Parameter> parameters) {
         case Integer ignored -> bytes == Integer.BYTES && !isFloat;
         case Long ignored -> bytes == Long.BYTES && !isFloat;
         case DeviceBuffer ignored -> bytes == Long.BYTES && !isFloat;
+        case KernelArgument own -> !own.isStructure() && bytes == Long.BYTES && !isFloat;
         case Float ignored -> type.equals("f32") || type.equals("b32");
         case Double ignored -> type.equals("f64") || type.equals("b64");
         case null, default -> false;
@@ -109,6 +114,7 @@ record PtxSignature(List<Parameter> parameters) {
     return switch (argument) {
       case null -> "null";
       case DeviceBuffer ignored -> "a buffer";
+      case KernelArgument own -> own.describe();
       case MemorySegment segment -> "a segment of " + segment.byteSize() + " bytes";
       default -> argument.getClass().getName() + " " + argument;
     };

@@ -44,7 +44,7 @@ abstract class CudaRegistered {
     return buffer;
   }
 
-  final synchronized boolean isClosed() {
+  public final synchronized boolean isClosed() {
     return closed;
   }
 
@@ -52,14 +52,7 @@ abstract class CudaRegistered {
     if (isClosed()) {
       return;
     }
-    CudaRegistrations.Owner owner = all.owner();
-    owner.enterAlone("close of a registration");
-    try {
-      owner.requireIdle("close of a registration");
-      end();
-    } finally {
-      owner.leave();
-    }
+    all.closeAlone("close of a registration", this, this::end);
   }
 
   /** Ends it; nothing uses it any more. */

@@ -5,15 +5,21 @@ import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.bindings.nccl.Nccl;
+import io.nccl4j.bindings.nccl.ncclTeam;
 import io.nccl4j.cuda.NcclCommunicator;
 import io.nccl4j.cuda.NcclCommunicator.Registration;
 import io.nccl4j.cuda.NcclCommunicator.Window;
+import io.nccl4j.cuda.NcclDeviceCommunicator;
+import io.nccl4j.cuda.NcclDeviceRequirements;
 import io.nccl4j.internal.cuda.driver.CudaLibraries;
 import io.nccl4j.internal.cuda.memory.CudaBuffer;
 import io.nccl4j.internal.cuda.memory.CudaHeap;
 import io.nccl4j.internal.cuda.memory.CudaPool;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.memory.MemoryPool;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -21,7 +27,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
-/** The buffers of a communicator that NCCL knows of, and what one-sided operations may touch. */
+/**
+ * The buffers of a communicator that NCCL knows of, what one-sided operations may touch, and what
+ * kernels communicate with.
+ */
 public final class CudaRegistrations {
   /** The communicator, which one thread at a time may use. */
   public interface Owner extends NcclCommunicator {
@@ -49,6 +58,7 @@ public final class CudaRegistrations {
   private final CudaHealth health;
   private final MemoryBook.Account account;
   private final Set<CudaRegistered> registered = ConcurrentHashMap.newKeySet();
+  private final Set<CudaDeviceCommunicator> devices = ConcurrentHashMap.newKeySet();
   private boolean hostRma;
 
   /**
@@ -81,6 +91,11 @@ public final class CudaRegistrations {
     return health.failure() != null;
   }
 
+  /** Throws the failure after which NCCL has let go of them all, if there was one. */
+  void requireAlive() {
+    health.throwIfFailed();
+  }
+
   void add(CudaRegistered one) {
     registered.add(one);
   }
@@ -89,8 +104,47 @@ public final class CudaRegistrations {
     registered.remove(one);
   }
 
+  void remove(CudaDeviceCommunicator one) {
+    devices.remove(one);
+  }
+
+  /**
+   * Closes one of them.
+   *
+   * @throws InvalidUsageException if something uses it, or the communicator
+   */
+  void closeAlone(String what, Object one, Runnable end) {
+    owner.enterAlone(what);
+    try {
+      owner.requireIdle(what);
+      requireUnused(what, one);
+      end.run();
+    } finally {
+      owner.leave();
+    }
+  }
+
+  private void requireUnused(String what, Object one) {
+    String user = calls.rank().memory().users().userOf(one);
+    if (user != null) {
+      throw new InvalidUsageException(
+          what + ": it is in use by " + user, "synchronize the stream first");
+    }
+  }
+
+  /**
+   * Throws if a kernel that has not run uses a window or device communicator: it would go on in
+   * memory that NCCL takes away.
+   */
+  public void requireUnused() {
+    String what = "close of communicator " + owner.name();
+    devices.forEach(one -> requireUnused(what + " with an open device communicator", one));
+    registered.forEach(one -> requireUnused(what + " with an open window", one));
+  }
+
   /** Ends all; nothing uses them any more. */
   public void end() {
+    devices.forEach(CudaDeviceCommunicator::end);
     registered.forEach(CudaRegistered::end);
   }
 
@@ -167,6 +221,54 @@ public final class CudaRegistrations {
     return own;
   }
 
+  // ---- kernels that communicate
+
+  public NcclDeviceCommunicator createDeviceCommunicator(
+      @Nullable NcclDeviceRequirements requirements) {
+    Features.DEVICE_API.require();
+    if (requirements == null) {
+      throw new InvalidArgumentException(
+          "createDeviceCommunicator: the requirements are null", "pass requirements");
+    }
+    DeviceRequirements.requireKnown(requirements);
+    owner.enterFor("createDeviceCommunicator");
+    try {
+      owner.requireIdle("createDeviceCommunicator");
+      DeviceRequirements.requireSupported(
+          requirements, NcclQueries.properties(calls), owner.name());
+      CudaDeviceCommunicator created = CudaDeviceCommunicator.create(this, requirements);
+      devices.add(created);
+      return created;
+    } finally {
+      owner.leave();
+    }
+  }
+
+  /** Number of ranks whose memory this rank reaches. */
+  int lsaSize() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment[] team = new MemorySegment[1];
+      calls.query(
+          "team of ranks that share memory",
+          comm -> {
+            team[0] = Nccl.ncclTeamLsa(arena, comm);
+            return NcclResults.SUCCESS;
+          });
+      return ncclTeam.nRanks(team[0]);
+    }
+  }
+
+  /** A window of this communicator that can be used; throws otherwise. */
+  CudaWindow requireWindow(@Nullable Window window, String call) {
+    if (!(window instanceof CudaWindow own) || own.all() != this) {
+      throw new InvalidArgumentException(
+          call + ": the window is not of communicator " + owner.name(),
+          "register it with this one");
+    }
+    own.requireUsable();
+    return own;
+  }
+
   // ---- one-sided operations
 
   /** Throws what NCCL would refuse with an error that ends the communicator. */
@@ -198,16 +300,7 @@ public final class CudaRegistrations {
       @Nullable DataType type,
       @Nullable Window window,
       long byteOffset) {
-    if (!(window instanceof CudaWindow own) || own.all() != this) {
-      throw new InvalidArgumentException(
-          "putSignal: the window is not of communicator " + owner.name(),
-          "register it with this one");
-    }
-    if (own.isClosed() || !own.isSupported()) {
-      throw new InvalidUsageException(
-          "putSignal: the window is " + (own.isClosed() ? "closed" : "not supported here"),
-          "keep windows open, and see isSupported()");
-    }
+    CudaWindow own = requireWindow(window, "putSignal");
     if (byteOffset < 0) {
       throw new InvalidArgumentException(
           "putSignal: the offset is " + byteOffset + " bytes", "pass 0 or more");

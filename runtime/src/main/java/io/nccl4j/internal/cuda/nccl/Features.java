@@ -24,6 +24,7 @@ public enum Features {
   GROW(Feature.GROW, 22902, "ncclCommGrow"),
   ONE_SIDED(Feature.ONE_SIDED, 22902, "ncclPutSignal"),
   PROPERTIES(Feature.PROPERTIES, 22902, "ncclCommQueryProperties"),
+  DEVICE_API(Feature.DEVICE_API, 22902, "ncclGetPeerDevicePointer"),
   SUSPEND(Feature.SUSPEND, 22907, "ncclCommSuspend"),
   MEMORY_STATISTICS(Feature.MEMORY_STATISTICS, 22907, "ncclCommMemStats"),
   SHARED_GPU(Feature.SHARED_GPU, 23003, ""),

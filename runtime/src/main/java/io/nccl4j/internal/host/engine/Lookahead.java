@@ -4,49 +4,93 @@ import io.nccl4j.NcclException;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.schedule.Padded;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Which operations of a chain may show their data to the peers before their turn: small ones that
- * read nothing an unfinished one before them writes. While a rank waits for one exchange the next
- * ones are on their way then, which plain calls cannot have, since nobody knows what follows them.
+ * Which entries of a queue may show their data to the peers before their turn: small collectives
+ * that read nothing an unfinished one before them writes. While a rank waits for one exchange the
+ * next ones are on their way then.
  *
- * <p>Barriers, copies and fills are never overtaken: others may count on them being done.
+ * <p>Barriers, copies, fills and everything large are never overtaken: others may count on them
+ * being done.
+ *
+ * <p>Used by the owner of the queue, who adds the entries in their order.
  */
-public final class Lookahead {
-  /** For each node its work if it may be shown early, else null. */
+public final class Lookahead extends Padded {
+  /** For each entry its work if it is a small collective, else null. */
   private final @Nullable EngineWork[] works;
 
   /** What carries them out. */
   private final @Nullable CollectiveEngine[] engines;
 
-  /** How many nodes must be done before a work may be shown. */
-  private final int[] needed;
+  /** Up to which entry all must be done before one may be shown. */
+  private final long[] needed;
 
-  private int shown;
-  private int seen;
+  private final int mask;
+
+  private long added;
+  private long shown;
+  private long seen;
+
+  // From start on all that were added are small collectives of one rank, and what they write lies
+  // between low and high.
+  private long start;
+  private long low;
+  private long high;
 
   /**
-   * The works of a chain.
+   * A lookahead without entries.
    *
-   * @param works for each node its work; null where that is not one collective
-   * @param engines of these works
+   * @param capacity how many entries may be unfinished at a time; a power of two
    */
-  public Lookahead(@Nullable EngineWork[] works, @Nullable CollectiveEngine[] engines) {
-    this.works = works;
-    this.engines = engines;
-    needed = new int[works.length];
-    for (int i = 0; i < works.length; i++) {
-      EngineWork work = works[i];
-      CollectiveEngine engine = engines[i];
-      if (work == null || engine == null || !isCandidate(work, engine)) {
-        works[i] = null;
-      }
-      needed[i] = i;
-      for (int j = i - 1; j > i - Layout.OUTBOX_SLOTS && mayOvertake(i, j); j--) {
-        needed[i] = j;
-      }
+  public Lookahead(int capacity) {
+    works = new EngineWork[capacity];
+    engines = new CollectiveEngine[capacity];
+    needed = new long[capacity];
+    mask = capacity - 1;
+  }
+
+  // ---- adding
+
+  /** The entry to add next, if all before {@code first} are done. */
+  public long next(long first) {
+    return Math.max(added, first);
+  }
+
+  /** Adds what is not one collective. */
+  public void addOther(long entry) {
+    works[(int) entry & mask] = null;
+    added = entry + 1;
+    start = added;
+  }
+
+  /**
+   * Adds a collective.
+   *
+   * @param first what lies before is done
+   */
+  public void add(long entry, long first, EngineWork work, CollectiveEngine engine) {
+    if (!isCandidate(work, engine)) {
+      addOther(entry);
+      return;
     }
+    int index = (int) entry & mask;
+    works[index] = work;
+    engines[index] = engine;
+    start = Math.max(start, first);
+    if (start >= entry || engines[(int) (entry - 1) & mask] != engine) {
+      start = entry;
+      low = Long.MAX_VALUE;
+      high = Long.MIN_VALUE;
+    }
+    needed[index] = needed(entry, work);
+    if (work.recv != null) {
+      HostBuffer to = work.recvBuffer();
+      low = Math.min(low, to.address());
+      high = Math.max(high, to.address() + to.byteSize());
+    }
+    added = entry + 1;
   }
 
   private static boolean isCandidate(EngineWork work, CollectiveEngine engine) {
@@ -58,63 +102,105 @@ public final class Lookahead {
         && work.op.deviceScalar() == null;
   }
 
-  private boolean mayOvertake(int i, int j) {
-    EngineWork work = works[i];
-    EngineWork other = j < 0 ? null : works[j];
-    return work != null
-        && other != null
-        && engines[i] == engines[j]
-        && other.order < work.order
-        && (work.send == null || other.recv == null || !overlap(work, other));
+  private long needed(long entry, EngineWork work) {
+    long earliest = Math.max(start, entry - Layout.OUTBOX_SLOTS + 1);
+    if (work.send == null) {
+      return earliest;
+    }
+    HostBuffer from = work.sendBuffer();
+    long begin = from.address();
+    long end = begin + from.byteSize();
+    if (begin < high && low < end) {
+      for (long other = entry - 1; other >= earliest; other--) {
+        EngineWork writer = works[(int) other & mask];
+        if (writer != null && writes(writer, begin, end)) {
+          return other + 1;
+        }
+      }
+    }
+    return earliest;
   }
 
-  private static boolean overlap(EngineWork reader, EngineWork writer) {
-    HostBuffer from = reader.sendBuffer();
+  private static boolean writes(EngineWork writer, long begin, long end) {
+    if (writer.recv == null) {
+      return false;
+    }
     HostBuffer to = writer.recvBuffer();
-    return from.address() < to.address() + to.byteSize()
-        && to.address() < from.address() + from.byteSize();
+    return begin < to.address() + to.byteSize() && to.address() < end;
   }
 
-  /** Before a launch runs. */
-  public void begin() {
+  // ---- showing
+
+  /** Begins anew with the entries that were added. */
+  public void rewind() {
     shown = 0;
     seen = 0;
   }
 
-  /** Whether a node is a small collective that may be shown early. */
-  public boolean isSmall(int node) {
-    return works[node] != null;
+  /** Whether an entry is a small collective. */
+  public boolean isSmall(long entry) {
+    return works[(int) entry & mask] != null;
   }
 
-  /** Shows what may be shown now, by the stream's owner; {@code first} nodes are done. */
-  public void advance(int first) {
-    int next = Math.max(shown, first);
-    while (next < works.length && needed[next] <= first && post(next, next == first)) {
+  /** Whether an entry was shown, and so were those before it. */
+  public boolean isShown(long entry) {
+    return shown > entry;
+  }
+
+  /**
+   * Shows what may be shown now.
+   *
+   * @param first what lies before is done
+   * @return whether all that were added are shown
+   */
+  public boolean advance(long first) {
+    long next = Math.max(shown, first);
+    while (next < added && needed[(int) next & mask] <= first && show(next, next == first)) {
       next++;
     }
     shown = next;
-    // The peers' lines are fetched side by side so, instead of one after the other.
-    int look = Math.max(seen, first);
-    while (look < next && look(look)) {
-      look++;
-    }
-    seen = look;
+    return next >= added;
   }
 
   /** False if that must wait, or goes wrong; the work's own step finds out. */
-  private boolean post(int node, boolean first) {
-    EngineWork work = works[node];
-    CollectiveEngine engine = engines[node];
+  private boolean show(long entry, boolean first) {
+    int index = (int) entry & mask;
+    EngineWork work = works[index];
+    CollectiveEngine engine = engines[index];
+    if (work == null || engine == null) {
+      return false;
+    }
+    if (first) {
+      if (work.stage != EngineWork.QUEUED) {
+        return true;
+      }
+    } else {
+      // What other streams are given in between is not overtaken.
+      EngineWork before = works[(int) (entry - 1) & mask];
+      if (before == null || work.seq != before.seq + 1) {
+        return false;
+      }
+    }
     try {
-      return work != null && engine != null && engine.postEarly(work, first);
+      return engine.postEarly(work, first);
     } catch (NcclException | IllegalStateException e) {
       return false;
     }
   }
 
-  private boolean look(int node) {
-    EngineWork work = works[node];
-    CollectiveEngine engine = engines[node];
+  /**
+   * Looks whether the peers have shown theirs: their lines are fetched side by side so, instead of
+   * one after the other.
+   */
+  public void look(long first) {
+    long look = Math.max(seen, first);
+    while (look < shown && look(works[(int) look & mask], engines[(int) look & mask])) {
+      look++;
+    }
+    seen = look;
+  }
+
+  private static boolean look(@Nullable EngineWork work, @Nullable CollectiveEngine engine) {
     return work != null && engine != null && engine.look(work);
   }
 }
