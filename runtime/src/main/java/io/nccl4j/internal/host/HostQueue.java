@@ -157,8 +157,7 @@ class HostQueue extends Driven {
   private static boolean isSmall(HostWork plan) {
     return plan.next == null
         && plan.isCollective()
-        && plan.rank.collectives().isExchange()
-        && plan.rank.collectives().isLowLatency(plan);
+        && Lookahead.isSmall(plan, plan.rank.collectives());
   }
 
   /**

@@ -211,7 +211,7 @@ public final class CollectiveEngine extends Padded {
   }
 
   /** Whether there are other ranks. */
-  public boolean isExchange() {
+  boolean isExchange() {
     return nranks > 1;
   }
 

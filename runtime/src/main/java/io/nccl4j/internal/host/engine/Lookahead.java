@@ -4,6 +4,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostBuffer;
 import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.schedule.Padded;
 import org.jspecify.annotations.Nullable;
 
@@ -12,8 +13,8 @@ import org.jspecify.annotations.Nullable;
  * that read nothing an unfinished one before them writes. While a rank waits for one exchange the
  * next ones are on their way then.
  *
- * <p>Barriers, copies, fills and everything large are never overtaken: others may count on them
- * being done.
+ * <p>In operations with a root nobody waits for more than one rank: they gain nothing. Barriers,
+ * copies, fills and everything large are never overtaken: others may count on them being done.
  *
  * <p>Used by the owner of the queue, who adds the entries in their order.
  */
@@ -93,11 +94,19 @@ public final class Lookahead extends Padded {
     added = entry + 1;
   }
 
+  /** Whether it is a small one in which each rank waits for all others. */
+  public static boolean isSmall(EngineWork work, CollectiveEngine engine) {
+    Operation operation = work.operation;
+    return operation.senders() == Party.ALL
+        && operation.receivers() == Party.ALL
+        && operation != Operation.BARRIER
+        && engine.isExchange()
+        && engine.isLowLatency(work);
+  }
+
   private static boolean isCandidate(EngineWork work, CollectiveEngine engine) {
     // Memory from elsewhere may be mapped twice, so that its addresses tell nothing.
-    return work.operation != Operation.BARRIER
-        && engine.isExchange()
-        && engine.isLowLatency(work)
+    return isSmall(work, engine)
         && (work.send == null || work.sendBuffer().isShared())
         && work.op.deviceScalar() == null;
   }
