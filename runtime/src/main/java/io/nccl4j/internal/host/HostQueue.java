@@ -8,6 +8,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.host.engine.Lookahead;
 import io.nccl4j.internal.host.engine.Step;
+import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.progress.Driven;
 import io.nccl4j.internal.host.progress.Progress;
@@ -64,7 +65,8 @@ class HostQueue extends Driven {
   /** Everything else. Apart from the plans, which touch few cache lines so. */
   private final StreamTask[] tasks = new StreamTask[CAPACITY];
 
-  private final Lookahead lookahead = new Lookahead(CAPACITY);
+  /** Shows no more at a time than the outbox holds, and knows one more. */
+  private final Lookahead lookahead = new Lookahead(2 * Layout.OUTBOX_SLOTS);
 
   private long next;
 

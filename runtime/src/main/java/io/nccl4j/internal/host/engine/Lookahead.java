@@ -43,7 +43,7 @@ public final class Lookahead extends Padded {
   /**
    * A lookahead without entries.
    *
-   * @param capacity how many entries may be unfinished at a time; a power of two
+   * @param capacity how many unfinished entries it knows at a time; a power of two
    */
   public Lookahead(int capacity) {
     works = new EngineWork[capacity];
