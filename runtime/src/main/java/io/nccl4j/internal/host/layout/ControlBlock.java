@@ -202,6 +202,11 @@ public final class ControlBlock {
     long ignored = (long) LONG.getAndAdd(memory, base + Layout.EPOCH, 1L);
   }
 
+  /** Where it stands whose proposal of who goes on counts, from 1; 0 as long as none does. */
+  public long decided() {
+    return base + Layout.DECIDED;
+  }
+
   public MemorySegment mutex(int process) {
     return memory.asSlice(process(process) + Layout.MUTEX, DeathWatch.MUTEX_BYTES);
   }
@@ -259,6 +264,11 @@ public final class ControlBlock {
   /** Offset, in the rank's heap, of its staging area; written before the rank is alive. */
   public long staging(int rank) {
     return rank(rank) + Layout.STAGING;
+  }
+
+  /** Where that starts what the rank says of who goes on after a failure. */
+  public long survivor(int rank) {
+    return rank(rank) + Layout.RANK_SURVIVOR;
   }
 
   /** What the rank's failure is, for the others. */
