@@ -194,8 +194,9 @@ public final class ControlBlock {
     return LONG.compareAndSet(memory, offset, expected, value);
   }
 
+  /** Whoever sees that it has grown sees in the states what it has grown for. */
   public long epoch() {
-    return getOpaque(base + Layout.EPOCH);
+    return getAcquire(base + Layout.EPOCH);
   }
 
   public void advanceEpoch() {
@@ -291,7 +292,11 @@ public final class ControlBlock {
   public long shownCount(int k, long seq, int of) {
     long slot = outbox(k) + (seq & Layout.OUTBOX_SLOTS - 1) * Layout.OUTBOX_SLOT_BYTES;
     long at = slot + Layout.COUNTS + (long) of * Layout.COUNT_BYTES;
+    if ((int) getAcquire(slot) != (int) seq) {
+      return -1;
+    }
     long count = memory.get(ValueLayout.JAVA_LONG_UNALIGNED, at);
+    VarHandle.loadLoadFence();
     return (int) getAcquire(slot) == (int) seq
         ? count & (1L << Layout.COUNT_BYTES * Byte.SIZE) - 1
         : -1;
