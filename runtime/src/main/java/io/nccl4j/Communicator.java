@@ -679,7 +679,8 @@ public interface Communicator extends AutoCloseable {
    * then, in the old order, and this one's configuration. Whoever comes later is refused.
    *
    * <p>If ranks die or give up while they join, the new communicator has failed when this returns,
-   * or fails with its first operation: call this on that one. So a program that goes on whatever
+   * or fails with its first operation: call this on that one. Ranks that live, but stop while they
+   * join, are waited for as long as the {@code init-timeout}. So a program that goes on whatever
    * dies is a loop:
    *
    * <pre>{@code

@@ -396,12 +396,19 @@ final class NetworkCreator {
     private void hear(Session.Packet first) throws IOException {
       byte[] value = served.value;
       if (value != null) {
-        answer(value);
+        answer(hidden(value));
       } else if (first.type() == Session.JOIN) {
         join(first);
       } else if (first.type() == Session.DECLINE) {
         Failure reason = Failure.decodeWhole(first.body());
         served.gathering.decline(reason.rank(), reason);
+      }
+    }
+
+    /** It may hold a secret, as NCCL's unique id does. */
+    private byte[] hidden(byte[] value) {
+      synchronized (session) {
+        return session.hidden(value);
       }
     }
 

@@ -35,9 +35,11 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
@@ -291,6 +293,35 @@ class NetworkMeetingTest {
     Rank<byte[]> early = Rank.start(() -> NetworkMeeting.fetch(id, 1, LONG)).await("sleep");
     NetworkMeeting.handOut(id, new byte[128], LONG);
     assertArrayEquals(new byte[128], early.get(30, TimeUnit.SECONDS));
+  }
+
+  /**
+   * NCCL's id is a secret: what goes over the network shows nothing of it, and not even whether it
+   * is the same.
+   */
+  @Test
+  void whatIsHandedOutIsHidden() throws Exception {
+    NetworkId id = at(freePort(), "hidden");
+    byte[] value = RendezvousId.random(128);
+    NetworkMeeting.handOut(id, value, LONG);
+    List<byte[]> seen = new ArrayList<>();
+    for (int i = 0; i < 2; i++) {
+      try (Raw raw = new Raw(id)) {
+        raw.greet();
+        raw.sendSealed(Session.FETCH, new byte[0]);
+        Session.Packet answer = raw.receive();
+        assertTrue(raw.session.verify(answer));
+        seen.add(answer.body());
+        assertArrayEquals(value, raw.session.hidden(answer.body()));
+      }
+    }
+    seen.add(value);
+    for (int at = 0; at <= value.length - Long.BYTES; at += Long.BYTES) {
+      Set<Long> parts = new HashSet<>();
+      for (byte[] bytes : seen) {
+        assertTrue(parts.add(ByteBuffer.wrap(bytes).getLong(at)), "at byte " + at);
+      }
+    }
   }
 
   @ParameterizedTest
