@@ -278,6 +278,7 @@ public final class NetworkMeeting implements AutoCloseable {
     send(Session.READY, new byte[0]);
     ByteBuffer answer = answer();
     isDecided = true;
+    NetworkCreator.awaitTold(id);
     if (answer.get() != Answer.AGREED) {
       throw Failure.decode(answer).toException();
     }

@@ -1001,6 +1001,34 @@ class NetworkMeetingTest {
     }
   }
 
+  /** Its process may end as soon as rank 0 goes on: the verdict is on its way to all by then. */
+  @Test
+  void nobodyGoesOnBeforeAllAreTold() throws Exception {
+    for (int round = 0; round < 40; round++) {
+      NetworkId id = newId();
+      Rank<NetworkMeeting> first =
+          Rank.start(
+              () -> {
+                NetworkMeeting meeting = NetworkMeeting.connect(id, 0, Deadline.after(LONG));
+                meeting.join(joiner(0, 2), new byte[1]);
+                meeting.share(new byte[1]);
+                return meeting;
+              });
+      try (Raw raw = new Raw(id)) {
+        raw.greet();
+        raw.sendSealed(Session.JOIN, encoded(Seat.withoutHeap(joiner(1, 2))));
+        assertTrue(raw.session.verify(raw.receive()));
+        raw.sendSealed(Session.SHARE, new byte[1]);
+        assertTrue(raw.session.verify(raw.receive()));
+        raw.sendSealed(Session.READY, new byte[0]);
+        try (NetworkMeeting meeting = first.get(30, TimeUnit.SECONDS)) {
+          meeting.agree();
+          assertTrue(raw.socket.getInputStream().available() > 0, "rank 1 is not told yet");
+        }
+      }
+    }
+  }
+
   @Test
   void whatMembersSaySecondIsSigned() throws Exception {
     NetworkId id = newId();
