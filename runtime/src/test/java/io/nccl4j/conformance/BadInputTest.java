@@ -606,6 +606,11 @@ class BadInputTest {
     table.add("allocate elements of null", argument, () -> device.allocate(null, 4), "type");
     table.add("allocatePinned -1", argument, () -> device.allocatePinned(-1), "-1");
 
+    table.add(
+        "survivors of a communicator that has not failed",
+        usage,
+        () -> ranks.get(0).survivors(Duration.ZERO),
+        backend == Backend.HOST ? "has not failed" : "NCCL");
     table.add("wrap null", argument, () -> device.wrap((MemorySegment) null), "segment");
     table.add("wrap heap", argument, () -> device.wrap(MemorySegment.ofArray(new int[4])), "heap");
     table.add(
