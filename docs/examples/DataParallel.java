@@ -1,12 +1,8 @@
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.Communicators;
-import io.nccl4j.Device;
 import io.nccl4j.Launch;
 import io.nccl4j.ReduceOp;
 import java.util.Arrays;
-import java.util.Optional;
 import java.util.SplittableRandom;
 
 /**
@@ -20,18 +16,8 @@ public class DataParallel {
   private static final float RATE = 2;
 
   public static void main(String[] args) throws Exception {
-    Optional<Launch> launch = Launch.detect();
-    if (launch.isPresent()) {
-      Device device = Device.get(Backend.HOST, launch.get().localProcess().orElse(0));
-      try (Communicator comm = launch.get().initRank(device, CommunicatorConfig.defaults())) {
-        train(comm);
-      }
-    } else {
-      int threads = args.length > 0 ? Integer.parseInt(args[0]) : 3;
-      try (Communicators ranks = Communicator.initAll(Backend.HOST, threads)) {
-        ranks.run(DataParallel::train);
-      }
-    }
+    int threads = args.length > 0 ? Integer.parseInt(args[0]) : 3;
+    Launch.run(Backend.HOST, threads, DataParallel::train);
   }
 
   private static void train(Communicator comm) {

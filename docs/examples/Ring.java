@@ -1,8 +1,6 @@
 import io.nccl4j.ArrayCalls;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.Device;
 import io.nccl4j.Launch;
 import java.util.Arrays;
 
@@ -17,8 +15,7 @@ public class Ring {
                 () ->
                     new IllegalStateException(
                         "no launcher: set NCCL4J_RANK, NCCL4J_NRANKS and NCCL4J_JOB"));
-    Device device = Device.get(Backend.HOST, launch.localProcess().orElse(0));
-    try (Communicator comm = launch.initRank(device, CommunicatorConfig.defaults())) {
+    try (Communicator comm = launch.initRank(Backend.HOST)) {
       rotate(comm);
       passToken(comm);
     }

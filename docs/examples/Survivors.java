@@ -1,24 +1,18 @@
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
-import io.nccl4j.Device;
+import io.nccl4j.DeadlineException;
 import io.nccl4j.Launch;
-import io.nccl4j.NcclException;
-import io.nccl4j.UniqueId;
-import java.io.IOException;
+import io.nccl4j.PeerFailedException;
 import java.nio.ByteBuffer;
-import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.time.Duration;
 import java.util.Arrays;
-import java.util.List;
-import java.util.stream.IntStream;
-import java.util.stream.Stream;
 
 /**
  * Heat spreads along a rod. If ranks die, the others form a new communicator and go on from the
- * last checkpoint: {@code Survivors FOLDER [rank to kill]}, with a new, private folder for each
- * job.
+ * last checkpoint: {@code Survivors CHECKPOINT [rank to kill]}.
  */
 public class Survivors {
   private static final int CELLS = 1000;
@@ -26,70 +20,39 @@ public class Survivors {
   private static final int CHECKPOINT_STEPS = 20;
   private static final int KILLED_AT = 50;
 
-  /** The ranks of one communicator, by their numbers at the start, and its unique id. */
-  private record Generation(List<Integer> members, UniqueId id) {}
-
   public static void main(String[] args) throws Exception {
-    Launch launch = Launch.detect().orElseThrow();
-    int me = launch.firstRank(1);
-    Path folder = Path.of(args[0]);
-    boolean dies = args.length > 1 && args[1].equals("" + me);
-    List<Integer> members = IntStream.range(0, launch.nranks(1)).boxed().toList();
-    for (int g = 0; ; g++) {
-      Generation now = agree(folder.resolve("generation-" + g), members);
-      int rank = now.members.indexOf(me);
-      if (rank < 0) {
-        throw new IllegalStateException("the others have given up rank " + me);
-      }
-      Path arrived = Files.createDirectories(folder.resolve("arrived-" + g));
-      Files.createFile(arrived.resolve("" + me));
-      try (Communicator comm =
-          Communicator.initRank(Device.get(Backend.HOST, rank), now.members.size(), now.id, rank)) {
-        simulate(comm, folder.resolve("checkpoint"), now.members, dies);
-        return;
-      } catch (NcclException e) {
-        if (g == 10) {
-          throw e;
+    try (Launch launch = Launch.detect().orElseThrow()) {
+      int me = launch.firstRank(1);
+      boolean dies = args.length > 1 && args[1].equals("" + me);
+      Communicator comm = launch.initRank(Backend.HOST);
+      while (true) {
+        try {
+          simulate(comm, Path.of(args[0]), me, dies);
+          comm.close();
+          return;
+        } catch (PeerFailedException | DeadlineException e) {
+          System.err.println("rank " + me + ": " + e.getMessage());
+          Communicator failed = comm;
+          comm = failed.survivors(Duration.ofSeconds(5));
+          failed.close();
         }
-        System.err.println("rank " + me + ": " + e.getMessage());
-        List<Integer> failed = e.failedRanks().stream().map(now.members::get).toList();
-        // Gone are those who failed, and those who died before they came to this communicator.
-        members =
-            now.members.stream()
-                .filter(r -> !failed.contains(r) && Files.exists(arrived.resolve("" + r)))
-                .toList();
       }
     }
   }
 
-  /** The proposal of whoever comes first counts for all. A link appears complete, and only once. */
-  private static Generation agree(Path file, List<Integer> members) throws IOException {
-    if (Files.notExists(file)) {
-      String proposal = members.toString().replaceAll("[\\[,\\]]", "") + "\n";
-      Path draft = Files.createTempFile(file.getParent(), "draft", "");
-      Files.writeString(draft, proposal + UniqueId.create(Backend.HOST));
-      try {
-        Files.createLink(file, draft);
-      } catch (FileAlreadyExistsException e) {
-        // Another rank was faster: its proposal counts, and this id expires unused.
-      }
-      Files.delete(draft);
-    }
-    List<String> lines = Files.readAllLines(file);
-    return new Generation(
-        Stream.of(lines.get(0).split(" ")).map(Integer::valueOf).toList(),
-        UniqueId.parse(lines.get(1)));
-  }
-
-  private static void simulate(
-      Communicator comm, Path checkpoint, List<Integer> members, boolean dies) throws Exception {
+  private static void simulate(Communicator comm, Path checkpoint, int me, boolean dies)
+      throws Exception {
     int n = comm.nranks();
+    // Who this communicator has, by their numbers at the start.
+    int[] members = new int[n];
+    comm.ints().allGather(new int[] {me}, members);
     double[] state = new double[CELLS + 1]; // The last one counts the steps.
     if (comm.rank() == 0) {
       if (Files.exists(checkpoint)) {
         ByteBuffer.wrap(Files.readAllBytes(checkpoint)).asDoubleBuffer().get(state);
       }
-      System.out.println("ranks " + members + " go on from step " + (int) state[CELLS]);
+      System.out.println(
+          "ranks " + Arrays.toString(members) + " go on from step " + (int) state[CELLS]);
     }
     comm.broadcast(state, 0);
     long[] counts = new long[n];

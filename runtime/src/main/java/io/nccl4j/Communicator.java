@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
@@ -669,6 +670,47 @@ public interface Communicator extends AutoCloseable {
    *     #NO_COLOR}
    */
   @Nullable Communicator split(int color, int key, CommunicatorConfig config);
+
+  /**
+   * Creates a communicator of the ranks that are left, when this one has failed or was aborted. All
+   * of them call it, after their operation has thrown: it waits until every rank has called it,
+   * died or closed this communicator, at most as long as {@code timeout} on the rank that came
+   * first. Then that is decided, for all ranks alike: the new communicator has those that came by
+   * then, in the old order, and this one's configuration. Whoever comes later is refused.
+   *
+   * <p>If ranks die or give up while they join, the new communicator has failed when this returns,
+   * or fails with its first operation: call this on that one. Ranks that live, but stop while they
+   * join, are waited for as long as the {@code init-timeout}. So a program that goes on whatever
+   * dies is a loop:
+   *
+   * <pre>{@code
+   * while (true) {
+   *   try {
+   *     work(comm);
+   *     return;
+   *   } catch (PeerFailedException | DeadlineException e) {
+   *     Communicator failed = comm;
+   *     comm = failed.survivors(Duration.ofSeconds(5));
+   *     failed.close();
+   *   }
+   * }
+   * }</pre>
+   *
+   * <p>Ranks may have been at different operations when this communicator failed: agree on where to
+   * go on, from a checkpoint for example. This communicator stays failed; close it before or after
+   * that, and use its buffers when they are {@linkplain DeviceBuffer#isQuiet() quiet}.
+   *
+   * @param timeout how long to wait for ranks that live but do not come; 0 or more
+   * @return the new communicator, which its caller closes
+   * @throws InvalidArgumentException if the timeout is null or negative
+   * @throws InvalidUsageException if this communicator has not failed or is closed, the call is
+   *     repeated, a group is open on this thread, ranks are on several hosts, or it is on the cuda
+   *     backend, whose failed communicators NCCL has ended
+   * @throws PeerFailedException if the others have gone on without this rank
+   * @throws InterruptedWaitException if the calling thread was interrupted; the others go on
+   * @throws SystemErrorException if there is no memory for it; the others go on
+   */
+  Communicator survivors(Duration timeout);
 
   /**
    * Gives up all unfinished operations on all ranks: they fail with {@link AbortedException}, and

@@ -122,6 +122,7 @@ public final class Communicators implements AutoCloseable, Iterable<Communicator
         failures.add(e);
       }
       abort(rank, e);
+      Provider.get().setTaskEnded(rank, true);
     }
   }
 

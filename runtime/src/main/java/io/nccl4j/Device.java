@@ -102,9 +102,12 @@ public interface Device {
    * a shared arena, which could be closed at any time, is reduced somewhat more slowly than that of
    * an automatic or the global one, which is as fast as allocated memory.
    *
+   * <p>Over a read-only segment, such as a file mapped to be read, the buffer {@linkplain
+   * DeviceBuffer#isReadOnly() is read-only}, too: it can be sent from.
+   *
    * @param segment remains the caller's: it must be alive while operations use it, and closing the
    *     buffer does not affect it
-   * @throws InvalidArgumentException if it is a heap segment, read-only, or confined to one thread
+   * @throws InvalidArgumentException if it is a heap segment, or confined to one thread
    */
   DeviceBuffer wrap(MemorySegment segment);
 

@@ -15,7 +15,8 @@ import java.util.Optional;
  *
  * <p>Copies here start at the first byte of the buffer; those of a slice, at the slice's. All of
  * them throw {@link InvalidUsageException} if the buffer is closed, or if a peer of a failed
- * communicator may still write to it (see {@link #isQuiet()}), and copy nothing then.
+ * communicator may still write to it (see {@link #isQuiet()}), and copy nothing then. Copies to a
+ * {@linkplain #isReadOnly() read-only} buffer throw {@link InvalidArgumentException}.
  *
  * <p>A buffer may be shared between threads. {@link #close()} frees the memory of an allocated
  * buffer; a slice or a wrapped buffer only becomes unusable. It never waits.
@@ -274,6 +275,13 @@ public interface DeviceBuffer extends AutoCloseable {
     }
     return true;
   }
+
+  /**
+   * Whether this buffer, or the buffer it is a slice of, {@linkplain Device#wrap(MemorySegment)
+   * wraps} a read-only segment. Operations may send from it; to receive into it, or to copy to or
+   * fill it, is refused with {@link InvalidArgumentException}.
+   */
+  boolean isReadOnly();
 
   /** Whether this buffer, or the buffer it is a slice of, has been closed. */
   boolean isClosed();

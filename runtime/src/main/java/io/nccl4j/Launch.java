@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
@@ -9,11 +10,14 @@ import java.util.OptionalInt;
  * variables, and a way for those processes to share one {@link UniqueId}.
  *
  * <pre>{@code
- * try (Launch launch = Launch.detect().orElseThrow()) {
- *   Device device = Device.get(launch.localProcess().orElse(0));
- *   Communicator comm = launch.initRank(device, CommunicatorConfig.defaults());
+ * try (Launch launch = Launch.detect().orElseThrow();
+ *     Communicator comm = launch.initRank(Backend.AUTO)) {
+ *   // …
  * }
  * }</pre>
+ *
+ * <p>{@link #run} lets one program have both kinds of ranks: processes, if it was launched, or else
+ * threads.
  *
  * <p>The following sources are read; if several are present, they must agree:
  *
@@ -63,6 +67,32 @@ public interface Launch extends AutoCloseable {
     return Provider.get().launch(Require.present(environment, "environment"));
   }
 
+  /**
+   * Runs {@code task} as this process's rank of the job if a launcher started it, or else as {@code
+   * threads} ranks that are threads of this process. Communicators are closed when it returns.
+   *
+   * <p>With a launcher, the rank joins as in {@link #initRank(Backend)}; without, the ranks are
+   * those of {@link Communicator#initAll(Backend, int)}. In both cases they run as {@link
+   * Communicators#run} says: on threads of their own, and if one throws, all ranks learn why.
+   *
+   * @param threads number of ranks without a launcher, 1 or more; unused with one
+   * @throws InvalidArgumentException if {@code threads} is less than 1 or there are fewer devices,
+   *     or the environment cannot be understood (see {@link #detect(Map)})
+   * @throws NcclException as {@link #initRank(Backend)} does
+   * @throws Exception what a rank of this process has thrown
+   */
+  static void run(Backend backend, int threads, Communicators.RankTask task) throws Exception {
+    Require.present(backend, "backend");
+    Require.present(task, "task");
+    Optional<Launch> launch = detect();
+    try (Communicators ranks =
+        launch.isPresent()
+            ? new Communicators(List.of(launch.get().initRank(backend)))
+            : Communicator.initAll(backend, threads)) {
+      ranks.run(task);
+    }
+  }
+
   /** The launcher's name, as in the table. */
   String launcher();
 
@@ -103,6 +133,19 @@ public interface Launch extends AutoCloseable {
    *     else
    */
   UniqueId uniqueId(Backend backend);
+
+  /**
+   * Joins a communicator of all processes, as the only rank of this one, with the default
+   * configuration. The device is the one with this process's number on its machine ({@link
+   * #localProcess}), or device 0 if the launcher does not provide that.
+   *
+   * @throws InvalidArgumentException if the backend is null or has no such device
+   * @throws NcclException as {@link #uniqueId} and {@link Communicator#initRank} do
+   */
+  default Communicator initRank(Backend backend) {
+    Device device = Device.get(backend, localProcess().orElse(0));
+    return initRank(device, CommunicatorConfig.defaults());
+  }
 
   /**
    * Joins a communicator of all processes, as the only rank of this one.

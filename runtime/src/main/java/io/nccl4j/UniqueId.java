@@ -13,8 +13,13 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>It contains a secret: whoever has it may join. Pass it on in a file that only the user can
  * read ({@link #writeTo}), in an environment variable of child processes ({@link #toString()},
- * {@link #parse}), or as bytes. The process that created it serves the rendezvous and must live
- * until all ranks have joined.
+ * {@link #parse}), or as bytes.
+ *
+ * <p>An id is a value and has nothing to close. On the host backend the process that created it
+ * serves the rendezvous, with a thread and two descriptors, and must live until all ranks have
+ * joined. The rendezvous ends by itself: when all have joined, when one of them fails, or when no
+ * rank has come within the {@code init-timeout} of that process ({@code NCCL4J_INIT_TIMEOUT}). The
+ * id is of no more use then. NCCL serves its own ids, as long as the process lives.
  */
 public final class UniqueId {
   /** Size in bytes, NCCL's {@code NCCL_UNIQUE_ID_BYTES}. */

@@ -36,7 +36,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 @Tag("parallel")
 final class ExamplesTest {
-  private static final Path PAGE = Pages.ROOT.resolve("docs/examples.md");
+  static final Path PAGE = Pages.ROOT.resolve("docs/examples.md");
   private static final int LONGEST_PROGRAM = 120;
 
   @TempDir static Path classes;
@@ -49,7 +49,7 @@ final class ExamplesTest {
 
   private static List<Path> sources() throws IOException {
     try (Stream<Path> files = Files.list(Pages.ROOT.resolve("docs/examples"))) {
-      return files.sorted().toList();
+      return files.filter(file -> file.toString().endsWith(".java")).sorted().toList();
     }
   }
 
@@ -179,7 +179,7 @@ final class ExamplesTest {
   @Test
   void survivorsOfTwoDeathsEndWithTheHeatOfALoop() throws Exception {
     Block command = commands("Survivors").getFirst();
-    String both = command.text().replace("$folder 2 ", "$folder $((rank / 2 * 2)) ");
+    String both = command.text().replace("checkpoint 2 ", "checkpoint $((rank / 2 * 2)) ");
     assertFalse(both.equals(command.text()), both);
     List<String> printed = run(both);
     assertEquals("ranks [0, 1, 2, 3] go on from step 0", printed.getFirst());
@@ -220,7 +220,7 @@ final class ExamplesTest {
     return all;
   }
 
-  private static List<Block> commands(String program) throws IOException {
+  static List<Block> commands(String program) throws IOException {
     List<Block> commands =
         Pages.blocks(PAGE).stream()
             .filter(block -> block.language().equals("sh"))
@@ -230,13 +230,20 @@ final class ExamplesTest {
     return commands;
   }
 
-  /** The lines that a command prints in a shell whose class path has the programs. */
   private List<String> run(String command) throws Exception {
     assumeTrue(!command.contains("wait\n") || Libc.isAvailable(), Libc::unavailableReason);
+    return run(command, 60, folder, classes.toString(), List.of("-Xmx128m"));
+  }
+
+  /** The lines that a command prints in a shell whose class path has the programs. */
+  static List<String> run(
+      String command, int seconds, Path folder, String programs, List<String> javaOptions)
+      throws Exception {
     List<String> options = new ArrayList<>(ChildJvm.classPath());
     String classPath = options.removeLast();
     options.subList(options.indexOf("-cp"), options.size()).clear();
-    options.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
+    options.addAll(List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
+    options.addAll(javaOptions);
     Path out = folder.resolve("out");
     Path errors = folder.resolve("errors");
     ProcessBuilder builder =
@@ -245,17 +252,17 @@ final class ExamplesTest {
             .redirectError(errors.toFile());
     Map<String, String> environment = builder.environment();
     // What is archived must come first.
-    environment.put("CLASSPATH", classPath + File.pathSeparator + classes);
+    environment.put("CLASSPATH", classPath + File.pathSeparator + programs);
     environment.put("JDK_JAVA_OPTIONS", String.join(" ", options));
     environment.put("TMPDIR", folder.toString());
     String jdk = Path.of(System.getProperty("java.home"), "bin").toString();
     environment.merge("PATH", jdk, (old, first) -> first + File.pathSeparator + old);
     Process shell = builder.start();
-    boolean ended = shell.waitFor(60, TimeUnit.SECONDS);
+    boolean ended = shell.waitFor(seconds, TimeUnit.SECONDS);
     shell.descendants().forEach(ProcessHandle::destroyForcibly);
     shell.destroyForcibly();
     String said = Files.readString(errors);
-    assertTrue(ended, () -> "still running after 60 s: " + said);
+    assertTrue(ended, () -> "still running after " + seconds + " s: " + said);
     assertEquals(0, shell.exitValue(), said);
     return Files.readAllLines(out);
   }

@@ -295,6 +295,8 @@ class BadInputTest {
       }
       if (operation.receives()) {
         addBuffers(table, operation, "recv", operation.has("R") ? 2 : 1, (a, b) -> a.recv = b);
+        table.argument(
+            operation, "recv read-only", a -> a.recv = readOnly(), "recv|receive", "read.only");
       }
       if (operation.counts()) {
         addCounts(table, operation);
@@ -364,6 +366,14 @@ class BadInputTest {
   /** Sets a buffer. */
   private interface Setter {
     void set(Arguments arguments, DeviceBuffer buffer);
+  }
+
+  /** What both backends can reach, but may not be written to. */
+  @SuppressWarnings("restricted")
+  private static DeviceBuffer readOnly() {
+    DeviceBuffer all = ranks.out.get(0);
+    MemorySegment memory = MemorySegment.ofAddress(all.address()).reinterpret(all.byteSize());
+    return all.device().wrap(memory.asReadOnly());
   }
 
   private static void addBuffers(
@@ -546,7 +556,7 @@ class BadInputTest {
                 switch (method.getName()) {
                   case "byteSize" -> (long) Ranks.BYTES;
                   case "address" -> 1L << 40;
-                  case "isClosed" -> false;
+                  case "isClosed", "isReadOnly" -> false;
                   case "device" -> ranks.get(0).device();
                   case "toString" -> "foreign " + type.getSimpleName();
                   case "hashCode" -> 1;
@@ -596,12 +606,21 @@ class BadInputTest {
     table.add("allocate elements of null", argument, () -> device.allocate(null, 4), "type");
     table.add("allocatePinned -1", argument, () -> device.allocatePinned(-1), "-1");
 
+    table.add(
+        "survivors of a communicator that has not failed",
+        usage,
+        () -> ranks.get(0).survivors(Duration.ZERO),
+        backend == Backend.HOST ? "has not failed" : "NCCL");
     table.add("wrap null", argument, () -> device.wrap((MemorySegment) null), "segment");
     table.add("wrap heap", argument, () -> device.wrap(MemorySegment.ofArray(new int[4])), "heap");
     table.add(
-        "wrap read-only",
+        "copyFrom to read-only", argument, () -> readOnly().copyFrom(new int[1]), "read.only");
+    table.add("copy to read-only", argument, () -> stream.copy(readOnly(), buffer), "read.only");
+    table.add("fill read-only", argument, () -> stream.fill(readOnly(), (byte) 1), "read.only");
+    table.add(
+        "fill part of read-only",
         argument,
-        () -> device.wrap(Arena.ofAuto().allocate(64).asReadOnly()),
+        () -> stream.fill(readOnly().slice(8), (byte) 1),
         "read.only");
     if (backend == Backend.HOST) {
       table.add("host as GPU", usage, () -> CudaDevice.of(device), "host backend", "Backend.CUDA");

@@ -160,7 +160,7 @@ final class CaseRunner implements AutoCloseable {
       recv = range(both, recvStart, recvBytes);
       setImage(0, start);
     } else {
-      send = range(newBuffer(start + sendBytes + GUARD), start, sendBytes);
+      send = maybeReadOnly(range(newBuffer(start + sendBytes + GUARD), start, sendBytes));
       recvStart = GUARD;
       recv = range(newBuffer(recvStart + recvBytes + GUARD), recvStart, recvBytes);
       recvBuffer = 1;
@@ -172,6 +172,14 @@ final class CaseRunner implements AutoCloseable {
   private DeviceBuffer range(DeviceBuffer whole, int start, int bytes) {
     boolean exact = (c.seed() & 1) == 0 || oracle.c.placement() == Placement.ADJACENT;
     return exact ? whole.slice(start, bytes) : whole.slice(start);
+  }
+
+  /** Half of the wrapped send buffers may only be read. */
+  private DeviceBuffer maybeReadOnly(DeviceBuffer send) {
+    if (c.memory() != Case.Memory.WRAPPED_AUTO || (c.seed() & 2) == 0) {
+      return send;
+    }
+    return send.device().wrap(send.hostSegment().orElseThrow().asReadOnly());
   }
 
   private DeviceBuffer newBuffer(int bytes) {

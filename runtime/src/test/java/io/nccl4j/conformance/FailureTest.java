@@ -16,6 +16,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.Event;
+import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
@@ -168,6 +169,23 @@ class FailureTest {
       }
       System.out.println(told + " of " + nranks + " ranks were told by another one");
       ranks.forEach(Communicator::close);
+    }
+  }
+
+  /** Elsewhere it works, see SurvivorsTest. */
+  @Test
+  void ranksOnSeveralHostsHaveNoSurvivors() {
+    TestBackend.requireHost("the cuda backend has none at all");
+    try (Ranks ranks = new Ranks(4)) {
+      Communicator comm = ranks.get(0);
+      comm.abort();
+      if (comm.hosts().orElseThrow().count() > 1) {
+        InvalidUsageException e =
+            assertThrows(InvalidUsageException.class, () -> comm.survivors(Duration.ZERO));
+        assertTrue(e.getMessage().contains("several hosts"), e::getMessage);
+      } else {
+        comm.survivors(Duration.ZERO).close();
+      }
     }
   }
 

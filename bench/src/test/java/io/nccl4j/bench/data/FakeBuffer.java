@@ -63,6 +63,11 @@ final class FakeBuffer implements DeviceBuffer {
   }
 
   @Override
+  public boolean isReadOnly() {
+    return memory.isReadOnly();
+  }
+
+  @Override
   public boolean isClosed() {
     return false;
   }

@@ -57,6 +57,9 @@ final class NetworkCreator {
    */
   private static final long LINGER_MILLIS = 5_000;
 
+  /** How long the last answers may take to be sent. */
+  private static final long TELLING_MILLIS = 500;
+
   private static final int HELLO_BYTES = Integer.BYTES + 2 * Long.BYTES + Session.NONCE_BYTES;
 
   /** Most bytes of a packet of somebody who knows the secret. */
@@ -85,6 +88,9 @@ final class NetworkCreator {
     private final Set<PacketStream> connections = new HashSet<>();
     private boolean ended;
 
+    /** Ranks that have not been told what came of it. */
+    private int untold;
+
     Served(NetworkId id, byte @Nullable [] value) {
       this.id = id;
       this.value = value;
@@ -97,6 +103,21 @@ final class NetworkCreator {
 
     synchronized void leave(PacketStream connection) {
       connections.remove(connection);
+    }
+
+    synchronized void toBeTold() {
+      untold++;
+    }
+
+    synchronized void told() {
+      untold--;
+      notifyAll();
+    }
+
+    synchronized void awaitTold(Deadline deadline) throws InterruptedException {
+      while (untold > 0 && !deadline.passed()) {
+        wait(Math.max(1, deadline.remainingMillis()));
+      }
     }
 
     synchronized void end() {
@@ -167,6 +188,25 @@ final class NetworkCreator {
     } finally {
       if (!started && listener != null) {
         closeQuietly(listener);
+      }
+    }
+  }
+
+  /**
+   * Waits until all ranks were told what came of a rendezvous, if this process serves it: it may
+   * end as soon as its own rank goes on. An interrupt ends the wait, and stays set.
+   */
+  static void awaitTold(NetworkId id) {
+    Served one;
+    synchronized (CREATORS) {
+      NetworkCreator creator = CREATORS.get(id.address());
+      one = creator == null ? null : creator.served.get(id.name());
+    }
+    if (one != null) {
+      try {
+        one.awaitTold(Deadline.afterMillis(TELLING_MILLIS));
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
       }
     }
   }
@@ -396,12 +436,19 @@ final class NetworkCreator {
     private void hear(Session.Packet first) throws IOException {
       byte[] value = served.value;
       if (value != null) {
-        answer(value);
+        answer(hidden(value));
       } else if (first.type() == Session.JOIN) {
         join(first);
       } else if (first.type() == Session.DECLINE) {
         Failure reason = Failure.decodeWhole(first.body());
         served.gathering.decline(reason.rank(), reason);
+      }
+    }
+
+    /** It may hold a secret, as NCCL's unique id does. */
+    private byte[] hidden(byte[] value) {
+      synchronized (session) {
+        return session.hidden(value);
       }
     }
 
@@ -418,7 +465,8 @@ final class NetworkCreator {
         answer(refusal.encode());
         return;
       }
-      Thread.ofVirtual().name("nccl4j-answers").start(this::answerAll);
+      served.toBeTold();
+      Thread.ofVirtual().name("nccl4j-answers").start(this::tell);
       String why = "it broke off";
       try {
         while (true) {
@@ -444,6 +492,14 @@ final class NetworkCreator {
 
     private static Deadline late(Session.Packet packet) {
       return Deadline.afterMillis(ByteBuffer.wrap(packet.body()).getLong());
+    }
+
+    private void tell() {
+      try {
+        answerAll();
+      } finally {
+        served.told();
+      }
     }
 
     /** Tells what comes of it, step by step. */

@@ -278,6 +278,7 @@ public final class NetworkMeeting implements AutoCloseable {
     send(Session.READY, new byte[0]);
     ByteBuffer answer = answer();
     isDecided = true;
+    NetworkCreator.awaitTold(id);
     if (answer.get() != Answer.AGREED) {
       throw Failure.decode(answer).toException();
     }
@@ -359,7 +360,10 @@ public final class NetworkMeeting implements AutoCloseable {
 
   // ---- something that all get
 
-  /** Hands out bytes to whoever asks by this id, for as long as ranks may take to join. */
+  /**
+   * Hands out bytes to whoever asks by this id, for as long as ranks may take to join. Who reads
+   * along on the network cannot read them.
+   */
   static void handOut(NetworkId id, byte[] value, Duration timeout) {
     NetworkCreator.serve(id, value, Deadline.after(timeout));
   }
@@ -368,7 +372,7 @@ public final class NetworkMeeting implements AutoCloseable {
   static byte[] fetch(NetworkId id, int rank, Duration timeout) {
     try (NetworkMeeting meeting = connect(id, rank, Deadline.after(timeout))) {
       meeting.send(Session.FETCH, new byte[0]);
-      return meeting.answer().array();
+      return meeting.session.hidden(meeting.answer().array());
     }
   }
 

@@ -62,6 +62,7 @@ final class Session {
   private static final int MAC_BYTES = 32;
   private static final String ALGORITHM = "HmacSHA256";
   private static final byte[] LABEL = "nccl4j rendezvous 1".getBytes(StandardCharsets.US_ASCII);
+  private static final byte[] HIDING = "nccl4j hidden 1".getBytes(StandardCharsets.US_ASCII);
   private static final byte[] NO_MAC = new byte[MAC_BYTES];
 
   private final Mac mac;
@@ -114,6 +115,25 @@ final class Session {
   /** The next authenticated packet in this side's direction. */
   byte[] seal(byte type, byte[] body) {
     return packet(type, authenticate(creator, type, sent++, body), body);
+  }
+
+  /**
+   * What only the two sides can read; done twice it is as it was. For one body of a session, since
+   * each is hidden by the same bytes.
+   */
+  byte[] hidden(byte[] body) {
+    byte[] hidden = body.clone();
+    for (int at = 0; at < hidden.length; at += MAC_BYTES) {
+      mac.update(HIDING);
+      mac.update(ByteBuffer.allocate(Integer.BYTES).putInt(at).flip());
+      mac.update(joinerNonce);
+      mac.update(creatorNonce);
+      byte[] pad = mac.doFinal();
+      for (int i = 0; i < Math.min(pad.length, hidden.length - at); i++) {
+        hidden[at + i] ^= pad[i];
+      }
+    }
+    return hidden;
   }
 
   /** Takes a packet apart; null if it is none. */

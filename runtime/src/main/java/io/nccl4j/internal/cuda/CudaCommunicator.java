@@ -48,6 +48,7 @@ import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
 import io.nccl4j.memory.MemoryReport.Line;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -306,6 +307,14 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   @Override
   public @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig childConfig) {
     return Creation.one("split", () -> children.split(color, key, childConfig));
+  }
+
+  @Override
+  public CudaCommunicator survivors(Duration timeout) {
+    throw new InvalidUsageException(
+        "survivors: NCCL has ended what is left of a failed communicator",
+        "let those that are left meet by a new unique id; before a failure, NcclCommunicator.shrink"
+            + " leaves ranks out");
   }
 
   @Override

@@ -93,7 +93,9 @@ final class CudaGpu implements GpuDevice, BackendDevice {
   @Override
   public DeviceBuffer wrap(@Nullable MemorySegment segment) {
     MemorySegment sharable = NativeSegments.requireSharable(segment);
-    return wrap(sharable.address(), sharable.byteSize());
+    return sharable.isReadOnly()
+        ? CudaBuffer.wrapReadOnly(memory, sharable.address(), sharable.byteSize())
+        : wrap(sharable.address(), sharable.byteSize());
   }
 
   @Override

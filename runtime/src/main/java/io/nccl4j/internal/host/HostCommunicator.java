@@ -1,12 +1,14 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.AbortedException;
+import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorCounters;
 import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
+import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
@@ -16,6 +18,7 @@ import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
 import io.nccl4j.internal.host.join.Split;
+import io.nccl4j.internal.host.join.Survivors;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.RankState;
@@ -31,6 +34,7 @@ import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Creation;
+import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
@@ -40,7 +44,9 @@ import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
@@ -381,6 +387,64 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     MemoryBook.Account of = ((HostDevice) device()).account();
     Split<HostWork> split = new Split<>(this, health, own.outside(), of, HostWork::new);
     return split.run(color, key, childConfig, HostCommunicator::attach);
+  }
+
+  @Override
+  public Communicator survivors(Duration timeout) {
+    if (timeout == null || timeout.isNegative()) {
+      throw new InvalidArgumentException(
+          "survivors: the timeout is " + timeout, "pass a duration of 0 or more");
+    }
+    enterAlone("survivors");
+    try {
+      requireFailed();
+      return Objects.requireNonNull(Creation.one("survivors", () -> goOn(timeout)));
+    } finally {
+      leave();
+    }
+  }
+
+  private void requireFailed() {
+    if (health.isClosed()) {
+      throw own.wording().closed();
+    }
+    if (GroupScope.isOpen()) {
+      throw new InvalidUsageException(
+          "survivors: a group is open on this thread", "launch or close the group first");
+    }
+    if (own.outside() != null) {
+      throw new InvalidUsageException(
+          "survivors: the ranks of communicator " + name + " are on several hosts",
+          "let those that are left meet by a new unique id, as docs/recovery.md says");
+    }
+    health.look();
+    if (health.isGood()) {
+      throw new InvalidUsageException(
+          "survivors: communicator " + name + " has not failed",
+          "use split to divide its ranks, or abort it first");
+    }
+    own.told();
+  }
+
+  private HostCommunicator goOn(Duration timeout) {
+    MemoryBook.Account of = ((HostDevice) device()).account();
+    Survivors<HostWork> survivors = new Survivors<>(this, health, of, HostWork::new);
+    return survivors.run(timeout, HostCommunicator::attachWhoCame);
+  }
+
+  /** A rank whose communicator has failed if not all others come. */
+  private static HostCommunicator attachWhoCame(Place<HostWork> place) {
+    HostCommunicator communicator = create(place);
+    try {
+      communicator.awaitAll(place);
+    } catch (InterruptedWaitException e) {
+      communicator.health.fail(Interrupts.asFailure(e));
+      communicator.close();
+      throw e;
+    } catch (NcclException e) {
+      communicator.health.fail(e);
+    }
+    return communicator;
   }
 
   @Override

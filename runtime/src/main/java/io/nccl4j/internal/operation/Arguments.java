@@ -143,6 +143,7 @@ public final class Arguments {
     }
     if (receives) {
       buffer(recv, recvBytes, type, device, "receive", operation);
+      writable(recv, operation);
     }
     if (sends && receives) {
       boolean manyToMany = operation.sent().isMany() && operation.received().isMany();
@@ -259,6 +260,14 @@ public final class Arguments {
               + type.byteSize()
               + " bytes",
           "slice buffers at multiples of the element size");
+    }
+  }
+
+  private static void writable(@Nullable DeviceBuffer recv, Operation operation) {
+    if (Objects.requireNonNull(recv).isReadOnly()) {
+      throw new InvalidArgumentException(
+          operation.label() + ": the receive buffer wraps a read-only segment",
+          "receive into a writable buffer; a read-only one can be sent from");
     }
   }
 

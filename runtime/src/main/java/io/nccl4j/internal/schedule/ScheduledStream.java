@@ -9,6 +9,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PinnedBuffer;
+import io.nccl4j.internal.spi.BackendBuffer;
 import io.nccl4j.internal.spi.EngineStream;
 import java.time.Duration;
 import java.util.Objects;
@@ -112,12 +113,14 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
   @Override
   public void copy(DeviceBuffer target, DeviceBuffer source) {
     requireOpen();
+    requireWritable(target, "copy");
     engine.copy(target, source);
   }
 
   @Override
   public void copy(DeviceBuffer target, PinnedBuffer source) {
     requireOpen();
+    requireWritable(target, "copy");
     engine.copy(target, source);
   }
 
@@ -130,7 +133,15 @@ public final class ScheduledStream<W extends Work> extends Padded implements Eng
   @Override
   public void fill(DeviceBuffer target, byte value) {
     requireOpen();
+    requireWritable(target, "fill");
     engine.fill(target, value);
+  }
+
+  /** The engine says what is wrong with any other target. */
+  private static void requireWritable(@Nullable DeviceBuffer target, String call) {
+    if (target instanceof BackendBuffer own) {
+      own.requireWritable(call);
+    }
   }
 
   // ---- events

@@ -17,6 +17,14 @@ public interface BackendBuffer extends DeviceBuffer, Resource {
     }
   }
 
+  /** Refuses to write to a caller's read-only memory. */
+  default void requireWritable(String call) {
+    if (isReadOnly()) {
+      throw new InvalidArgumentException(
+          call + ": the buffer wraps a read-only segment", "wrap a writable one");
+    }
+  }
+
   /** Refuses a slice of a closed buffer, and one that does not lie inside. */
   default void requireSlice(long byteOffset, long byteSize) {
     requireOpen();

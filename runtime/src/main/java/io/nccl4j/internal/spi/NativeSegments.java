@@ -10,9 +10,9 @@ public final class NativeSegments {
   private NativeSegments() {}
 
   /**
-   * The segment; throws unless other threads may read and write its memory.
+   * The segment; throws unless other threads may use its memory.
    *
-   * @throws InvalidArgumentException if it is null, on the heap, read-only or confined
+   * @throws InvalidArgumentException if it is null, on the heap, or confined
    * @throws InvalidUsageException if its arena is closed
    */
   public static MemorySegment requireSharable(@Nullable MemorySegment segment) {
@@ -23,9 +23,6 @@ public final class NativeSegments {
       throw new InvalidArgumentException(
           "the segment lies in the Java heap",
           "allocate it from an arena, or use a buffer and copyFrom");
-    }
-    if (segment.isReadOnly()) {
-      throw new InvalidArgumentException("the segment is read-only", "pass a writable segment");
     }
     if (!segment.scope().isAlive()) {
       throw new InvalidUsageException(

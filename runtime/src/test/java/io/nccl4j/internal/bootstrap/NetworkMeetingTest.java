@@ -35,9 +35,11 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
@@ -291,6 +293,35 @@ class NetworkMeetingTest {
     Rank<byte[]> early = Rank.start(() -> NetworkMeeting.fetch(id, 1, LONG)).await("sleep");
     NetworkMeeting.handOut(id, new byte[128], LONG);
     assertArrayEquals(new byte[128], early.get(30, TimeUnit.SECONDS));
+  }
+
+  /**
+   * NCCL's id is a secret: what goes over the network shows nothing of it, and not even whether it
+   * is the same.
+   */
+  @Test
+  void whatIsHandedOutIsHidden() throws Exception {
+    NetworkId id = at(freePort(), "hidden");
+    byte[] value = RendezvousId.random(128);
+    NetworkMeeting.handOut(id, value, LONG);
+    List<byte[]> seen = new ArrayList<>();
+    for (int i = 0; i < 2; i++) {
+      try (Raw raw = new Raw(id)) {
+        raw.greet();
+        raw.sendSealed(Session.FETCH, new byte[0]);
+        Session.Packet answer = raw.receive();
+        assertTrue(raw.session.verify(answer));
+        seen.add(answer.body());
+        assertArrayEquals(value, raw.session.hidden(answer.body()));
+      }
+    }
+    seen.add(value);
+    for (int at = 0; at <= value.length - Long.BYTES; at += Long.BYTES) {
+      Set<Long> parts = new HashSet<>();
+      for (byte[] bytes : seen) {
+        assertTrue(parts.add(ByteBuffer.wrap(bytes).getLong(at)), "at byte " + at);
+      }
+    }
   }
 
   @ParameterizedTest
@@ -967,6 +998,34 @@ class NetworkMeetingTest {
     for (int change :
         new int[] {8, 39, 40, 71, table, table + 2, table + 4, table + 7, table + 8, table + 40}) {
       assertFalse(meets(new Meddler(newId(), false, change).id()), change + " was not noticed");
+    }
+  }
+
+  /** Its process may end as soon as rank 0 goes on: the verdict is on its way to all by then. */
+  @Test
+  void nobodyGoesOnBeforeAllAreTold() throws Exception {
+    for (int round = 0; round < 40; round++) {
+      NetworkId id = newId();
+      Rank<NetworkMeeting> first =
+          Rank.start(
+              () -> {
+                NetworkMeeting meeting = NetworkMeeting.connect(id, 0, Deadline.after(LONG));
+                meeting.join(joiner(0, 2), new byte[1]);
+                meeting.share(new byte[1]);
+                return meeting;
+              });
+      try (Raw raw = new Raw(id)) {
+        raw.greet();
+        raw.sendSealed(Session.JOIN, encoded(Seat.withoutHeap(joiner(1, 2))));
+        assertTrue(raw.session.verify(raw.receive()));
+        raw.sendSealed(Session.SHARE, new byte[1]);
+        assertTrue(raw.session.verify(raw.receive()));
+        raw.sendSealed(Session.READY, new byte[0]);
+        try (NetworkMeeting meeting = first.get(30, TimeUnit.SECONDS)) {
+          meeting.agree();
+          assertTrue(raw.socket.getInputStream().available() > 0, "rank 1 is not told yet");
+        }
+      }
     }
   }
 

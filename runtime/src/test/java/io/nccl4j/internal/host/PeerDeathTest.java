@@ -184,6 +184,89 @@ class PeerDeathTest {
     Held.assertNoMoreThan(before);
   }
 
+  /**
+   * Processes are killed one after the other, each time also the one that holds the control block;
+   * the rest goes on, at last this one alone.
+   */
+  @Test
+  void theRestGoesOn() throws Exception {
+    Held before = Held.now();
+    List<ChildJvm> living = new ArrayList<>();
+    for (int i = 0; i < 3; i++) {
+      living.add(child());
+      living.getLast().expect("ready");
+    }
+    UniqueId id = UniqueId.create(Backend.HOST);
+    int nranks = living.size() + 1;
+    for (int i = 0; i < living.size(); i++) {
+      living.get(i).tell("join " + id + " " + nranks + " " + i);
+    }
+    CommunicatorConfig config = HostRanks.patient().build();
+    Communicator own =
+        Communicator.initRank(Device.get(Backend.HOST, 0), nranks, id, nranks - 1, config);
+    for (ChildJvm rank : living) {
+      rank.expect("joined");
+    }
+    while (!living.isEmpty()) {
+      Communicator failing = own;
+      int count = living.size() == 2 ? 100_000 : 2;
+      CompletableFuture<Long> failed = CompletableFuture.supplyAsync(() -> loop(failing, count));
+      for (ChildJvm child : living) {
+        child.tell("loop " + count);
+      }
+      for (ChildJvm child : living) {
+        child.expect("looping");
+      }
+      living.removeFirst().kill();
+      long ignored = failed.get(20, TimeUnit.SECONDS);
+      for (ChildJvm child : living) {
+        child.expect("failed");
+        child.tell("survive 20000");
+      }
+      own = failing.survivors(Duration.ofSeconds(20));
+      failing.close();
+      assertEquals(living.size() + 1, own.nranks());
+      assertEquals(living.size(), own.rank());
+      for (int i = 0; i < living.size(); i++) {
+        assertEquals(i + " of " + own.nranks(), living.get(i).expect("left"));
+      }
+    }
+    int[] alone = {5};
+    own.allReduce(alone, ReduceOp.SUM);
+    assertEquals(5, alone[0]);
+    own.close();
+    Held.assertNoMoreThan(before);
+  }
+
+  /** A process that stands still does not hold up the others for ever; it finds them gone. */
+  @Test
+  void whoIsStoppedIsLeftBehind() throws Exception {
+    ChildJvm stopped = child();
+    ChildJvm victim = child();
+    ChildJvm other = child();
+    for (ChildJvm child : List.of(stopped, victim, other)) {
+      child.expect("ready");
+    }
+    Communicator failed = join(List.of(stopped, victim, other));
+    stopped.stop();
+    victim.kill();
+    other.tell("loop 2");
+    other.expect("failed");
+    other.tell("survive 20000");
+    assertThrows(NcclException.class, () -> failed.allReduce(new int[1], ReduceOp.SUM));
+    try (Communicator left = failed.survivors(Duration.ofMillis(300))) {
+      assertEquals("1 of 2", other.expect("left"));
+      failed.close();
+      assertEquals(2, left.nranks());
+      stopped.resume();
+      stopped.tell("loop 2");
+      stopped.expect("failed");
+      stopped.tell("survive 20000");
+      String refused = stopped.expect("failed");
+      assertTrue(refused.contains("without rank 1"), refused);
+    }
+  }
+
   @Tag("long")
   @Timeout(1800)
   @Test

@@ -49,6 +49,7 @@ import java.util.concurrent.CompletableFuture;
  * dividing               dividing, then failed …: one split after the other
  * held                   held: notes what this process holds
  * same                   same HELD | more …: whether it holds no more than then
+ * survive MILLIS         left RANK of NRANKS | failed …: goes on with those that are left
  * close                  closed
  * exit                   none
  * </pre>
@@ -149,6 +150,14 @@ final class RankMain {
         yield "held";
       }
       case "same" -> same();
+      case "survive" -> {
+        Communicator failed = communicator;
+        communicator = failed.survivors(Duration.ofMillis(Long.parseLong(words[1])));
+        stream.close();
+        stream = communicator.device().newStream();
+        failed.close();
+        yield "left " + communicator.rank() + " of " + communicator.nranks();
+      }
       case "close" -> {
         stream.close();
         communicator.close();

@@ -58,6 +58,9 @@ public final class CudaBuffer implements BackendBuffer {
   /** How often a pool has used the root again; a slice's is that of its making. */
   private int generation;
 
+  /** Whether it is over a caller's read-only memory; as its root says. */
+  private boolean readOnly;
+
   /** Whether a graph knows it, and may ask for ever whether it is closed. */
   private boolean captured;
 
@@ -125,6 +128,13 @@ public final class CudaBuffer implements BackendBuffer {
       }
     }
     return wrapped(device, address, bytes);
+  }
+
+  /** The same for memory that is not to be written to. */
+  public static CudaBuffer wrapReadOnly(DeviceMemory device, long address, long bytes) {
+    CudaBuffer buffer = wrap(device, address, bytes);
+    buffer.readOnly = true;
+    return buffer;
   }
 
   /** A buffer over memory that was mapped and is unmapped by others; they are told of its close. */
@@ -199,6 +209,7 @@ public final class CudaBuffer implements BackendBuffer {
   @Override
   public void copyFrom(MemorySegment source) {
     requireOpen();
+    requireWritable("copyFrom");
     device.transfers().toDevice(address, NativeSegments.requireReadable(source, bytes));
   }
 
@@ -261,6 +272,11 @@ public final class CudaBuffer implements BackendBuffer {
   @Override
   public boolean isQuiet() {
     return device.users().userOf(root) == null;
+  }
+
+  @Override
+  public boolean isReadOnly() {
+    return root.readOnly;
   }
 
   @Override

@@ -9,17 +9,14 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.host.engine.Outside;
-import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.host.life.LocalPart;
-import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
-import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -266,21 +263,7 @@ public final class Split<W extends Work> {
    * @throws NcclException if those who came before have given the child up
    */
   private LocalPart part(long handle, int leader, int[] processOf, int rank) {
-    boolean here = part.rank(leader) != null;
-    HostHeap.Block block = here ? ProcessMemory.self().controlBlocks().find(handle) : null;
-    if (here && block == null) {
-      throw givenUp(leader);
-    }
-    int process = part.processOf(leader);
-    MemorySegment memory = block == null ? part.group().heap(process) : block.segment();
-    long offset = block == null ? handle : block.offset();
-    ControlBlock control = ControlBlock.find(memory, offset, processOf.length, leader);
-    LocalPart child =
-        LocalPart.join(
-            control,
-            rank,
-            block,
-            () -> new LocalPart(control, processOf, part.group(), handle, block));
+    LocalPart child = Child.part(part, handle, leader, processOf, rank);
     if (child == null) {
       throw givenUp(leader);
     }

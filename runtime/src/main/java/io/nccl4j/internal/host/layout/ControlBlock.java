@@ -194,12 +194,18 @@ public final class ControlBlock {
     return LONG.compareAndSet(memory, offset, expected, value);
   }
 
+  /** Whoever sees that it has grown sees in the states what it has grown for. */
   public long epoch() {
-    return getOpaque(base + Layout.EPOCH);
+    return getAcquire(base + Layout.EPOCH);
   }
 
   public void advanceEpoch() {
     long ignored = (long) LONG.getAndAdd(memory, base + Layout.EPOCH, 1L);
+  }
+
+  /** Where it stands whose proposal of who goes on counts, from 1; 0 as long as none does. */
+  public long decided() {
+    return base + Layout.DECIDED;
   }
 
   public MemorySegment mutex(int process) {
@@ -261,6 +267,11 @@ public final class ControlBlock {
     return rank(rank) + Layout.STAGING;
   }
 
+  /** Where that starts what the rank says of who goes on after a failure. */
+  public long survivor(int rank) {
+    return rank(rank) + Layout.RANK_SURVIVOR;
+  }
+
   /** What the rank's failure is, for the others. */
   long reason(int rank) {
     return rank(rank) + Layout.RANK_REASON;
@@ -281,7 +292,11 @@ public final class ControlBlock {
   public long shownCount(int k, long seq, int of) {
     long slot = outbox(k) + (seq & Layout.OUTBOX_SLOTS - 1) * Layout.OUTBOX_SLOT_BYTES;
     long at = slot + Layout.COUNTS + (long) of * Layout.COUNT_BYTES;
+    if ((int) getAcquire(slot) != (int) seq) {
+      return -1;
+    }
     long count = memory.get(ValueLayout.JAVA_LONG_UNALIGNED, at);
+    VarHandle.loadLoadFence();
     return (int) getAcquire(slot) == (int) seq
         ? count & (1L << Layout.COUNT_BYTES * Byte.SIZE) - 1
         : -1;

@@ -10,11 +10,13 @@ import io.nccl4j.internal.liveness.DeathWatch;
  * <pre>
  * header     version, nranks, uuid                                          creator writes once
  *            epoch: grows whenever a rank fails, leaves or is found dead    anybody, atomically
+ *            decided: who says which ranks go on after a failure, from 1    anybody, once, atomically
  * process p  robust mutex (64 B), flags: left or away, dead                 see DeathWatch
  * rank r     state, processor                                               owner
  *            why it failed, before it says so; see Reason                   owner
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
+ *            goes on: whether it does, and who else in its opinion          owner
  *            outbox  32 slots of 1664 B: word0 = [signature:32 | seq:32]    owner
  *            ledger  number of the last collective, calls; see Ledger       owner
  * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
@@ -95,6 +97,7 @@ public final class Layout {
   static final long UUID_HIGH = HEADER.word("uuid high");
   static final long UUID_LOW = HEADER.word("uuid low");
   static final long EPOCH = HEADER.add("epoch", LINE, LINE);
+  static final long DECIDED = HEADER.add("decided", Long.BYTES, LINE);
   static final long HEADER_BYTES = HEADER.bytes(PAGE);
 
   // What each process has.
@@ -151,6 +154,16 @@ public final class Layout {
   static final long MESSAGES = LEDGER.add("messages", LEDGER_MESSAGES * MESSAGE_CALL_BYTES, LINE);
   static final long LEDGER_BYTES = LEDGER.bytes(LINE);
 
+  // Who goes on after a failure, as a rank says: whether it does itself, and what it proposes.
+
+  private static final Struct SURVIVOR = new Struct("survivor");
+  public static final long GOES_ON = SURVIVOR.word("goes on");
+  public static final long NEW_CONTROL = SURVIVOR.word("control block");
+  public static final int MEMBERS_LONGS = MAX_RANKS / Long.SIZE;
+  public static final long MEMBERS =
+      SURVIVOR.add("members", (long) MEMBERS_LONGS * Long.BYTES, Long.BYTES);
+  static final long SURVIVOR_BYTES = SURVIVOR.bytes(LINE);
+
   // What each rank has.
 
   private static final Struct RANK = new Struct("rank");
@@ -160,6 +173,7 @@ public final class Layout {
   static final long SYNC = RANK.add("sync", Long.BYTES, LINE);
   static final long STAGING = RANK.add("staging", Long.BYTES, LINE);
   static final long RANK_REASON = RANK.add("reason", REASON_BYTES, LINE);
+  static final long RANK_SURVIVOR = RANK.add("survivor", SURVIVOR_BYTES, LINE);
   static final long OUTBOX = RANK.add("outbox", (long) OUTBOX_SLOTS * OUTBOX_SLOT_BYTES, LINE);
   static final long RANK_LEDGER = RANK.add("ledger", LEDGER_BYTES, LINE);
   static final long RANK_BYTES = RANK.bytes(LINE);
@@ -197,6 +211,7 @@ public final class Layout {
                   CALL,
                   MESSAGE,
                   LEDGER,
+                  SURVIVOR,
                   RANK,
                   LANE_SLOT,
                   PAIR));

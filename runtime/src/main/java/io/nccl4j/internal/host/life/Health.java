@@ -135,6 +135,8 @@ public final class Health implements Accord, Outside.Own {
       before = control.getAcquire(state);
     }
     control.advanceEpoch();
+    // What the program writes to its buffers from now on comes after that, for all to see.
+    VarHandle.fullFence();
     failure = cause;
     notice.failed(cause);
     Outside others = outside;

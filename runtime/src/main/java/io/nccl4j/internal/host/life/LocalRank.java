@@ -7,6 +7,9 @@ public interface LocalRank {
   /** How it is. */
   Health health();
 
+  /** Whether it issues nothing any more. */
+  boolean hasTaskEnded();
+
   /** Whether its task has ended without calling what a work of another rank needs of it. */
   boolean hasEndedWithout(EngineWork work, int other);
 }

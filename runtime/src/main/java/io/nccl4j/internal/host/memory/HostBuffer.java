@@ -34,6 +34,7 @@ public final class HostBuffer implements BackendBuffer {
 
   private final Device device;
   private final boolean shared;
+  private final boolean readOnly;
 
   /** The allocated or wrapped buffer this one is a part of, or this one. */
   private final HostBuffer root;
@@ -63,6 +64,7 @@ public final class HostBuffer implements BackendBuffer {
     this.offset = block.offset();
     this.bytes = block.bytes();
     this.shared = shared;
+    this.readOnly = false;
     this.root = this;
     this.block = block;
   }
@@ -72,6 +74,7 @@ public final class HostBuffer implements BackendBuffer {
     this.device = device;
     this.segment = segment;
     this.shared = shared;
+    this.readOnly = false;
     this.root = this;
     this.block = null;
     this.closed = true;
@@ -84,6 +87,7 @@ public final class HostBuffer implements BackendBuffer {
     this.offset = 0;
     this.bytes = segment.byteSize();
     this.shared = false;
+    this.readOnly = segment.isReadOnly();
     this.root = this;
     this.block = null;
   }
@@ -94,6 +98,7 @@ public final class HostBuffer implements BackendBuffer {
     this.offset = parent.offset + byteOffset;
     this.bytes = byteSize;
     this.shared = parent.shared;
+    this.readOnly = parent.readOnly;
     this.root = parent.root;
     this.generation = parent.generation;
     this.block = null;
@@ -162,6 +167,7 @@ public final class HostBuffer implements BackendBuffer {
   @Override
   public void copyFrom(MemorySegment source) {
     requireUsable("copyFrom");
+    requireWritable("copyFrom");
     MemorySegment readable = NativeSegments.requireReadable(source, bytes);
     MemorySegment.copy(readable, 0, segment, offset, readable.byteSize());
   }
@@ -221,6 +227,11 @@ public final class HostBuffer implements BackendBuffer {
   public boolean isQuiet() {
     return ProcessMemory.self().usesOf(root).areOver()
         && ProcessMemory.self().quarantine().isQuiet(address(), bytes);
+  }
+
+  @Override
+  public boolean isReadOnly() {
+    return readOnly;
   }
 
   @Override

@@ -16,7 +16,7 @@ import jdk.jfr.Timespan;
 @StackTrace(false)
 final class JoinedEvent extends Event {
   @Label("Call")
-  @Description("initAll, initRank, split, shrink or grow")
+  @Description("initAll, initRank, split, survivors, shrink or grow")
   String call = "";
 
   @Label("Communicator")

@@ -53,7 +53,7 @@ class LayoutTest {
   @Test
   void aBlockIsAsLargeAsTheDocumentationSays() {
     for (int n : new int[] {1, 2, 16, 256}) {
-      assertEquals(4096 + n * 87_808L + n * (long) n * 4480, ControlBlock.bytes(n));
+      assertEquals(4096 + n * 87_936L + n * (long) n * 4480, ControlBlock.bytes(n));
     }
     assertTrue(Layout.OUTBOX_PAYLOAD + 2 * Long.BYTES <= Layout.OUTBOX_SLOT_BYTES);
   }
