@@ -37,9 +37,10 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
   static List<String> command(String line) {
     List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of(line.split(" "))));
     // What is tested here is not speed: the optimizing compiler would cost more than the rest, and
-    // vectors are objects without it.
+    // vectors are objects without it. Ranks that believe to share one processor leave it to others.
     command.removeIf(word -> word.contains("jdk.incubator.vector"));
-    command.addAll(1, List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"));
+    command.addAll(
+        1, List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1"));
     int classPath = command.indexOf("-cp");
     List<String> training = new ArrayList<>(command.subList(1, classPath));
     training.add(Main.class.getName());

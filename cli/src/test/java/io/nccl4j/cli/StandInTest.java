@@ -71,11 +71,11 @@ class StandInTest {
   @Test
   void allIterationsAreTimedAtOnce() throws Exception {
     Path json = folder.resolve("run.json");
-    String line = "allreduce --backend cuda -t 2 -b 64M -e 64M -n 6 -w 0 -c 0 -J " + json;
+    String line = "allreduce --backend cuda -t 2 -b 4M -e 4M -n 40 -w 0 -c 0 -J " + json;
     try (Jvm jvm = start(Map.of(), line)) {
       assertEquals(0, jvm.await(), jvm::said);
       JsonNode result = new ObjectMapper().readTree(json.toFile()).at("/results/0/out_of_place");
-      // Six operations take a good part of 0.2 s, after which there are no more rounds.
+      // Forty operations take a good part of 0.2 s, after which there are no more rounds.
       int rounds = result.get("rounds_us").size();
       assertTrue(rounds < 6, () -> rounds + " rounds of " + result.get("time") + " us");
     }
