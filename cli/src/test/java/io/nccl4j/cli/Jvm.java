@@ -37,7 +37,7 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
   static List<String> command(String line) {
     List<String> command = new ArrayList<>(ChildCommand.of(Main.class, List.of(line.split(" "))));
     // What is tested here is not speed: the optimizing compiler would cost more than the rest, and
-    // vectors are objects without it. Ranks that believe to share one processor leave it to others.
+    // vectors are objects without it. Ranks that see one processor leave it to others sooner.
     command.removeIf(word -> word.contains("jdk.incubator.vector"));
     command.addAll(
         1, List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1"));

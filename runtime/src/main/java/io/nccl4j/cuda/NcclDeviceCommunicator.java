@@ -61,7 +61,7 @@ public interface NcclDeviceCommunicator extends AutoCloseable {
   OptionalLong multimemAddress(NcclCommunicator.Window window, long byteOffset);
 
   /**
-   * Ends it; local: let the ranks meet first. Closing twice does nothing.
+   * Closes it on this rank alone; first let all ranks be done with it. Closing twice does nothing.
    *
    * @throws InvalidUsageException if a kernel that was launched with it has not run, or operations
    *     of the communicator are unfinished; nothing has happened then

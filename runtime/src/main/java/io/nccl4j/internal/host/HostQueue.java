@@ -29,12 +29,12 @@ class HostQueue extends Driven {
   private static final int CAPACITY = 1024;
 
   /**
-   * Of small operations in a row, every so many-th moves what there is: together, since owning the
-   * queue waits for all that the processor has not written yet.
+   * Every eighth small operation that is submitted moves those before it, too. Not each one: owning
+   * the queue waits for all stores that the processor has not finished.
    */
   private static final int EAGER = 8;
 
-  /** How many operations are submitted before that is tried again where it was in vain. */
+  /** After an attempt in vain, how many operations are submitted before the next one. */
   private static final int PAUSE = 64;
 
   private static final PendingAction FAULTS = (work, now) -> work.rank.health().check(work);
