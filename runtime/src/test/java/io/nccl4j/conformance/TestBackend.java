@@ -118,6 +118,8 @@ final class TestBackend {
             }
           });
     }
+    // Closing alone would give up what takes longer than the close timeout of the test.
+    streams.forEach(Stream::synchronize);
     streams.forEach(Stream::close);
     buffers.forEach(DeviceBuffer::close);
   }
