@@ -11,12 +11,18 @@ import org.junit.jupiter.api.Timeout;
 
 @Timeout(60)
 class LineProbeTest {
+  private static final int MOST_TRIES = 20;
+
   @Test
   void measuresWhereThreadsCanBeBound() throws InterruptedException {
     boolean[] bound = new boolean[1];
     Thread.ofPlatform().start(() -> bound[0] = Device.get(Backend.HOST, 0).bindThread()).join();
     boolean possible = bound[0] && Runtime.getRuntime().availableProcessors() > 1;
     OptionalDouble nanos = LineProbe.nanos(2);
+    // A busy machine may not run both threads at once while they try.
+    for (int i = 0; possible && nanos.isEmpty() && i < MOST_TRIES; i++) {
+      nanos = LineProbe.nanos(2);
+    }
     assertEquals(possible, nanos.isPresent());
     // From two threads of one core to two sockets, and a machine that is busy with something else.
     assertTrue(
