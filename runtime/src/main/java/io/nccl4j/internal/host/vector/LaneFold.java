@@ -32,7 +32,9 @@ final class LaneFold {
   private static final boolean CANONICALISES = SPEC.finished() && SPEC.floating();
   private static final boolean TWICE = SPEC.twice();
 
-  // The bits of floating lanes, as integral lanes; unused for integers.
+  // The bits of floating lanes, as integral lanes; unused for integers. Not by views of vectors as
+  // lanes of the other kind: JDK 27 makes objects of them.
+  private static final VectorSpecies<Object> INTEGRAL = SPEC.integral();
   private static final Vector<Object> INFINITY = SPEC.bits(0x7f800000, 0x7ff0000000000000L);
   private static final Vector<Object> NAN = SPEC.bits(0x7fc00000, 0x7ff8000000000000L);
   private static final Vector<Object> MAGNITUDE = SPEC.bits(Integer.MAX_VALUE, Long.MAX_VALUE);
@@ -44,7 +46,6 @@ final class LaneFold {
 
   private LaneFold() {}
 
-  @SuppressWarnings("unchecked") // views forget the type of their lanes
   static void fold(long a, long b, long to0, long to1, int bytes, int n) {
     long fromA = a & ADDRESS;
     long fromB = b & ADDRESS;
@@ -75,12 +76,12 @@ final class LaneFold {
       }
       if (CANONICALISES) {
         // Without a mask, which not every shape has instructions for: all ones where it is NaN.
-        Vector<Object> bits = (Vector<Object>) result.viewAsIntegralLanes();
+        Vector<Object> bits = result.reinterpretShape(INTEGRAL, 0);
         Vector<Object> magnitude = bits.lanewise(VectorOperators.AND, MAGNITUDE);
         Vector<Object> above = INFINITY.lanewise(VectorOperators.SUB, magnitude);
         Vector<Object> nan = above.lanewise(VectorOperators.ASHR, SIGN_SHIFT);
         bits = bits.lanewise(VectorOperators.BITWISE_BLEND, NAN, nan);
-        result = (Vector<Object>) bits.viewAsFloatingLanes();
+        result = bits.reinterpretShape(SPECIES, 0);
       }
       result.intoMemorySegment(MEMORY, out0 + i, ORDER);
       if (TWICE) {

@@ -70,9 +70,18 @@ record Spec(
    * A vector of the given bits, in integral lanes as wide as the floats or doubles of this spec.
    * Zeros for integers, which have no use for it.
    */
-  @SuppressWarnings("unchecked")
   Vector<Object> bits(int ofFloat, long ofDouble) {
     long bits = lanes.elementType() == float.class ? ofFloat : ofDouble;
-    return (Vector<Object>) lanes.zero().viewAsIntegralLanes().broadcast(floating() ? bits : 0);
+    return integral().broadcast(floating() ? bits : 0);
+  }
+
+  /** The lanes as integers of the same size. */
+  @SuppressWarnings("unchecked")
+  VectorSpecies<Object> integral() {
+    Class<?> type = lanes.elementType();
+    return (VectorSpecies<Object>)
+        (type == float.class
+            ? lanes.withLanes(int.class)
+            : type == double.class ? lanes.withLanes(long.class) : lanes);
   }
 }
