@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 ncclComm_t nn_comm_create(int nranks, int rank, int device) {
   ncclComm_t comm = calloc(1, sizeof *comm);
@@ -68,8 +69,19 @@ static long nn_nvls_bytes(void) {
   return bytes == NULL || off ? 0 : strtol(bytes, NULL, 0);
 }
 
+/* As in NCCL from 2.24 on: a name that there is not is an error. */
+static ncclResult_t nn_known(const char *variable, const char *first, const char *second) {
+  const char *value = getenv(variable);
+  if (value == NULL || strcasecmp(value, first) == 0 || strcasecmp(value, second) == 0) {
+    return ncclSuccess;
+  }
+  return nn_fail(ncclInvalidUsage, "%s=%s names nothing that there is", variable, value);
+}
+
 static ncclResult_t join(ncclComm_t comm) {
-  ncclResult_t result = nn_join(comm);
+  ncclResult_t result = nn_known("NCCL_ALGO", "ring", "tree");
+  result = result == ncclSuccess ? nn_known("NCCL_PROTO", "ll", "simple") : result;
+  result = result == ncclSuccess ? nn_join(comm) : result;
   if (result == ncclSuccess) {
     long bytes = (long)(PERSISTENT_BYTES + SCRATCH_BYTES) + nn_nvls_bytes();
     result = nn_cuda(standin_book(comm->device, bytes));

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.BackendInfo.TuningInfo;
+import java.util.List;
 import java.util.Locale;
 
 /** Where ranks run and how they communicate. */
@@ -28,6 +30,18 @@ public enum Backend {
    */
   public BackendInfo info() {
     return Provider.get().info(this);
+  }
+
+  /**
+   * How a communicator of this backend with such a configuration, on one machine, carries out each
+   * operation. Empty for {@link #CUDA}, where NCCL chooses.
+   *
+   * @param nranks of the communicator
+   * @throws InvalidArgumentException if the configuration forces what the backend does not have, or
+   *     it has no communicators of as many ranks
+   */
+  public List<TuningInfo> tuning(int nranks, CommunicatorConfig config) {
+    return Provider.get().tuning(this, nranks, Require.present(config, "config"));
   }
 
   /**

@@ -107,6 +107,29 @@ public record BackendInfo(
   public record FeatureInfo(Feature feature, boolean isPresent, String needs, String reason) {}
 
   /**
+   * How an operation is carried out: what runs from one size to another.
+   *
+   * @param operation the method's name
+   * @param memory for which buffers: {@code any}, or in words
+   * @param leastBytes from how many bytes on: what a rank sends, all its blocks together; of
+   *     v-forms the largest block
+   * @param mostBytes up to how many; {@link Long#MAX_VALUE} without a limit
+   * @param algorithm which rank does what
+   * @param protocol how the data travels
+   * @param chunkBytes bytes that are moved at once, of each buffer
+   * @param reason why
+   */
+  public record TuningInfo(
+      String operation,
+      String memory,
+      long leastBytes,
+      long mostBytes,
+      String algorithm,
+      String protocol,
+      long chunkBytes,
+      String reason) {}
+
+  /**
    * Something worth knowing.
    *
    * @param name what it is

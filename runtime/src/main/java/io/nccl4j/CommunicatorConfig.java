@@ -31,6 +31,10 @@ import org.jspecify.annotations.Nullable;
  * OperationCounters} have times</td></tr>
  * <tr><td>jmx</td><td>NCCL4J_JMX</td><td>off</td><td>whether the communicator is an MXBean of the
  * platform's server: {@code io.nccl4j.management}</td></tr>
+ * <tr><td>algo</td><td>NCCL4J_ALGO</td><td>unset</td><td>the algorithm to force, as {@link
+ * Builder#algorithm} says</td></tr>
+ * <tr><td>proto</td><td>NCCL4J_PROTO</td><td>unset</td><td>the protocol to force, as {@link
+ * Builder#protocol} says</td></tr>
  * </table>
  *
  * <p>Timeouts in the environment are numbers with a unit: {@code 500ms}, {@code 30s}, {@code 5m};
@@ -53,6 +57,9 @@ public final class CommunicatorConfig {
   private static final String POLICY = "memory-policy";
   private static final String TIMES = "operation-times";
   private static final String JMX = "jmx";
+  private static final String UNSET = "unset";
+  private static final String ALGO = "algo";
+  private static final String PROTO = "proto";
 
   private final @Nullable String name;
   private final Duration initTimeout;
@@ -63,6 +70,8 @@ public final class CommunicatorConfig {
   private final MemoryPolicy memoryPolicy;
   private final boolean timesOperations;
   private final boolean jmx;
+  private final @Nullable String algorithm;
+  private final @Nullable String protocol;
   private final @Nullable BiConsumer<? super Communicator, ? super NcclException> onFailure;
   private final Map<Class<?>, BackendOptions> options;
   private final Map<String, String> sources;
@@ -77,6 +86,8 @@ public final class CommunicatorConfig {
     this.memoryPolicy = builder.memoryPolicy;
     this.timesOperations = builder.timesOperations;
     this.jmx = builder.jmx;
+    this.algorithm = builder.algorithm;
+    this.protocol = builder.protocol;
     this.onFailure = builder.onFailure;
     this.options = new LinkedHashMap<>(builder.options);
     this.sources = Map.copyOf(builder.sources);
@@ -145,6 +156,16 @@ public final class CommunicatorConfig {
     return jmx;
   }
 
+  /** The algorithm that is forced, if one is. */
+  public Optional<String> algorithm() {
+    return Optional.ofNullable(algorithm);
+  }
+
+  /** The protocol that is forced, if one is. */
+  public Optional<String> protocol() {
+    return Optional.ofNullable(protocol);
+  }
+
   /** Who is told of the communicator's failure. */
   public Optional<BiConsumer<? super Communicator, ? super NcclException>> onFailure() {
     return Optional.ofNullable(onFailure);
@@ -172,6 +193,8 @@ public final class CommunicatorConfig {
     copy.memoryPolicy = memoryPolicy;
     copy.timesOperations = timesOperations;
     copy.jmx = jmx;
+    copy.algorithm = algorithm;
+    copy.protocol = protocol;
     copy.onFailure = onFailure;
     copy.options.putAll(options);
     copy.sources.putAll(sources);
@@ -191,6 +214,8 @@ public final class CommunicatorConfig {
     settings.add(setting(POLICY, memoryPolicy.label()));
     settings.add(setting(TIMES, text(timesOperations)));
     settings.add(setting(JMX, text(jmx)));
+    settings.add(setting(ALGO, algorithm().orElse(UNSET)));
+    settings.add(setting(PROTO, protocol().orElse(UNSET)));
     options.values().forEach(given -> settings.addAll(given.settings()));
     return List.copyOf(settings);
   }
@@ -223,6 +248,8 @@ public final class CommunicatorConfig {
     private MemoryPolicy memoryPolicy = MemoryPolicy.AUTO;
     private boolean timesOperations;
     private boolean jmx;
+    private @Nullable String algorithm;
+    private @Nullable String protocol;
     private @Nullable BiConsumer<? super Communicator, ? super NcclException> onFailure;
 
     private Builder(Map<String, String> environment) {
@@ -258,6 +285,8 @@ public final class CommunicatorConfig {
       if (management != null) {
         jmx = isOn(JMX, management);
       }
+      algorithm = fromEnvironment(environment, ALGO);
+      protocol = fromEnvironment(environment, PROTO);
     }
 
     private @Nullable String fromEnvironment(Map<String, String> environment, String setting) {
@@ -346,6 +375,24 @@ public final class CommunicatorConfig {
     public Builder jmx(boolean isOn) {
       jmx = isOn;
       sources.put(JMX, "argument");
+      return this;
+    }
+
+    /**
+     * Forces an algorithm, for measuring; all ranks must force the same. On the host backend one of
+     * those that {@code ./nccl4j info --tuning} shows: what has not got it is refused when it is
+     * called. On cuda it is the value of {@code NCCL_ALGO}, for all communicators of the process.
+     */
+    public Builder algorithm(String name) {
+      algorithm = Require.present(name, ALGO);
+      sources.put(ALGO, "argument");
+      return this;
+    }
+
+    /** Forces a protocol likewise; on cuda the value of {@code NCCL_PROTO}. */
+    public Builder protocol(String name) {
+      protocol = Require.present(name, PROTO);
+      sources.put(PROTO, "argument");
       return this;
     }
 

@@ -104,6 +104,9 @@ public interface Provider {
   /** See {@link Backend#info()}. */
   BackendInfo info(Backend backend);
 
+  /** See {@link Backend#tuning}. */
+  List<BackendInfo.TuningInfo> tuning(Backend backend, int nranks, CommunicatorConfig config);
+
   /** The runtime's version, for example {@code 0.1.0}. */
   String version();
 }

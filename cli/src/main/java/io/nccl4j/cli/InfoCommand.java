@@ -5,6 +5,8 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
+import io.nccl4j.BackendInfo.TuningInfo;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Provider;
 import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.output.InfoJson;
@@ -12,8 +14,10 @@ import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 
 /** {@code nccl4j info}: what is there to run on, and why something is not. */
 @Command(
@@ -38,6 +42,30 @@ final class InfoCommand extends Subcommand {
   @Option(names = "--json", description = "Write JSON.")
   private boolean json;
 
+  @Option(
+      names = "--tuning",
+      description = "Show instead how each operation is carried out, by size.")
+  private boolean tuning;
+
+  @Option(
+      names = "--nranks",
+      paramLabel = "N",
+      defaultValue = "2",
+      description = "With --tuning: ranks of the communicator; default ${DEFAULT-VALUE}.")
+  private int nranks;
+
+  @Option(
+      names = "--algo",
+      paramLabel = "NAME",
+      description = "With --tuning: what runs if this algorithm is forced.")
+  private @Nullable String algorithm;
+
+  @Option(
+      names = "--proto",
+      paramLabel = "NAME",
+      description = "With --tuning: what runs if this protocol is forced.")
+  private @Nullable String protocol;
+
   /** The command. */
   InfoCommand(Context context, Nccl4jCommand top) {
     super(context);
@@ -46,6 +74,13 @@ final class InfoCommand extends Subcommand {
 
   @Override
   public Integer call() {
+    if (tuning) {
+      return OptionRange.checked(spec, this::showTuning);
+    }
+    if (algorithm != null || protocol != null) {
+      throw new ParameterException(
+          spec.commandLine(), "--algo and --proto are for --tuning: add it, or leave them out");
+    }
     List<BackendInfo> found = new ArrayList<>();
     for (Backend one : backends()) {
       found.add(one.info());
@@ -62,6 +97,32 @@ final class InfoCommand extends Subcommand {
     }
     boolean usable = found.stream().anyMatch(BackendInfo::isUsable);
     return (usable ? ExitCode.OK : ExitCode.FAILED).number();
+  }
+
+  private Integer showTuning() {
+    CommunicatorConfig.Builder config = CommunicatorConfig.builder();
+    if (algorithm != null) {
+      config.algorithm(algorithm);
+    }
+    if (protocol != null) {
+      config.protocol(protocol);
+    }
+    // What NCCL is told, NCCL alone can judge.
+    Backend asked = Backend.ofLabel(backend);
+    Backend shown = asked == Backend.AUTO ? Backend.HOST : asked;
+    List<TuningInfo> rows = shown.tuning(nranks, config.build());
+    if (json) {
+      InfoJson.writeTuning(context.out(), Provider.get().version(), shown, nranks, rows);
+    } else if (rows.isEmpty()) {
+      context
+          .out()
+          .println(
+              shown.label()
+                  + ": NCCL chooses; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING shows what");
+    } else {
+      TuningTable.print(context.out(), shown, nranks, rows);
+    }
+    return ExitCode.OK.number();
   }
 
   private List<Backend> backends() {

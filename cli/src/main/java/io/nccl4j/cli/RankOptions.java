@@ -102,6 +102,22 @@ final class RankOptions {
   private int deviceCtas;
 
   @Option(
+      names = "--algo",
+      order = 36,
+      paramLabel = "NAME",
+      description =
+          "Force an algorithm: on host one that info --tuning shows; on cuda the value of"
+              + " NCCL_ALGO.")
+  private @Nullable String algorithm;
+
+  @Option(
+      names = "--proto",
+      order = 37,
+      paramLabel = "NAME",
+      description = "Force a protocol likewise; on cuda the value of NCCL_PROTO.")
+  private @Nullable String protocol;
+
+  @Option(
       names = "--backend",
       order = 35,
       paramLabel = "NAME",
@@ -124,7 +140,7 @@ final class RankOptions {
         .threads(threads)
         .gpus(gpus)
         .backend(Backend.ofLabel(backend))
-        .setup(setup().with(environment));
+        .setup(setup().with(environment).forcing(algorithm, protocol));
   }
 
   private Setup setup() {

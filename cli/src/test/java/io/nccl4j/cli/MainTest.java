@@ -113,6 +113,38 @@ class MainTest {
   }
 
   @Test
+  void showsHowOperationsAreCarriedOut() throws IOException {
+    Run text = Run.of("info", "--tuning", "--nranks", "4");
+    assertEquals(0, text.code(), text.err());
+    List<String> lines = text.out().lines().filter(line -> line.startsWith("allReduce ")).toList();
+    assertTrue(
+        lines.getFirst().matches("allReduce +0 +1536 +any +flat +ll +1536 +one exchange.*"),
+        text.out());
+    assertTrue(lines.get(1).matches("allReduce +1537 .* share +direct +1M .*"), text.out());
+
+    Run json = Run.of("info", "--tuning", "--json", "--proto", "direct");
+    assertEquals(0, json.code(), json.err());
+    JsonNode first = new ObjectMapper().readTree(json.out()).at("/tuning/0");
+    assertEquals("allReduce", first.get("operation").textValue());
+    assertEquals("direct", first.get("proto").textValue());
+    assertEquals(0, first.get("least_bytes").intValue());
+    assertTrue(first.get("most_bytes").isNull());
+
+    Run cuda = Run.of("info", "--tuning", "--backend", "cuda");
+    assertEquals(0, cuda.code(), cuda.err());
+    assertTrue(cuda.out().contains("NCCL chooses"), cuda.out());
+  }
+
+  @Test
+  void refusesWhatIsForcedAndCannotBe() {
+    Run small = Run.ofLine(Map.of(), "allreduce --backend host -t 2 -b 8 -e 8 -n 2 --proto ll");
+    assertEquals(0, small.code(), small.err());
+    Run large = Run.ofLine(Map.of(), "allreduce --backend host -t 2 -b 4K -e 4K -n 2 --proto ll");
+    assertEquals(3, large.code(), large.err());
+    assertTrue(large.err().contains("allReduce of 4096 B cannot be done"), large.err());
+  }
+
+  @Test
   void measuresSendRecvOnOneRank() {
     Run run = Run.ofLine(Map.of(), "sendrecv --backend host -b 1K -e 1K -n 2");
     assertEquals(0, run.code(), run.err());

@@ -92,6 +92,9 @@ class OptionsTableTest {
           hypercube -t 3 --procs 2                | there are 6 ranks
           info --backend tpu                      | unknown backend 'tpu'
           info --yaml                             | --yaml
+          info --algo flat                        | --algo and --proto are for --tuning
+          info --tuning --proto fast              | proto is 'fast', which the host backend does not have
+          info --tuning --nranks 0                | nranks is 0
           compare                                 | BASE
           compare a.json                          | CHANGED
           compare a.json b.json --threshold x     | 'x'

@@ -67,6 +67,23 @@ class StandInTest {
     }
   }
 
+  /** NCCL reads what is forced; the stand-in refuses names that there are not, as NCCL does. */
+  @Test
+  void forcesAlgorithmAndProtocol() throws Exception {
+    try (Jvm jvm = start(Map.of(), "allreduce -g 2 -b 8 -e 8 -n 1 --algo Ring --proto Simple")) {
+      assertEquals(0, jvm.await(), jvm::said);
+    }
+    try (Jvm jvm = start(Map.of(), "allreduce -g 2 -b 8 -e 8 -n 1 --algo Rign")) {
+      assertEquals(3, jvm.await(), jvm::said);
+      assertTrue(jvm.said().contains("NCCL_ALGO=Rign"), jvm::said);
+    }
+    try (Jvm jvm =
+        start(Map.of("NCCL4J_PROTO", "Slow"), "sendrecv --procs 2 --backend cuda -b 8 -e 8 -n 1")) {
+      assertEquals(3, jvm.await(), jvm::said);
+      assertTrue(jvm.said().contains("NCCL_PROTO=Slow"), jvm::said);
+    }
+  }
+
   /** As in nccl-tests, however long they take: a GPU would run empty between parts of them. */
   @Test
   void allIterationsAreTimedAtOnce() throws Exception {

@@ -21,6 +21,8 @@ import org.jspecify.annotations.Nullable;
  * @param device kernels that communicate by themselves, if there are to be some
  * @param firstDevice device of each process's first rank; −1 for that with the rank's number
  * @param grouping the groups of ranks; null for one group
+ * @param algorithm the algorithm to force; null for none
+ * @param protocol the protocol to force; null for none
  */
 public record Setup(
     boolean parallelInit,
@@ -30,7 +32,9 @@ public record Setup(
     NcclOptions.@Nullable CtaPolicy ctaPolicy,
     DeviceImplementation device,
     int firstDevice,
-    @Nullable Grouping grouping) {
+    @Nullable Grouping grouping,
+    @Nullable String algorithm,
+    @Nullable String protocol) {
   /** Number of the first GPU. */
   static final String DEVICE = "NCCL_TESTS_DEVICE";
 
@@ -68,7 +72,17 @@ public record Setup(
       Registration registration,
       NcclOptions.@Nullable CtaPolicy ctaPolicy,
       DeviceImplementation device) {
-    this(parallelInit, nullStream, timeoutSeconds, registration, ctaPolicy, device, -1, null);
+    this(
+        parallelInit,
+        nullStream,
+        timeoutSeconds,
+        registration,
+        ctaPolicy,
+        device,
+        -1,
+        null,
+        null,
+        null);
   }
 
   /** nccl-tests' defaults. */
@@ -99,7 +113,24 @@ public record Setup(
         ctaPolicy,
         device,
         first,
-        Grouping.of(environment));
+        Grouping.of(environment),
+        algorithm,
+        protocol);
+  }
+
+  /** The same with what is forced; null for nothing. */
+  public Setup forcing(@Nullable String algorithm, @Nullable String protocol) {
+    return new Setup(
+        parallelInit,
+        nullStream,
+        timeoutSeconds,
+        registration,
+        ctaPolicy,
+        device,
+        firstDevice,
+        grouping,
+        algorithm,
+        protocol);
   }
 
   /** What of it has no effect on a backend, in words. */
@@ -124,6 +155,12 @@ public record Setup(
     CommunicatorConfig.Builder config = CommunicatorConfig.builder();
     if (timeoutSeconds > 0) {
       config.operationTimeout(Duration.ofSeconds(timeoutSeconds));
+    }
+    if (algorithm != null) {
+      config.algorithm(algorithm);
+    }
+    if (protocol != null) {
+      config.protocol(protocol);
     }
     if (ctaPolicy != null) {
       config.with(NcclOptions.builder().ctaPolicy(ctaPolicy).build());

@@ -2,11 +2,13 @@ package io.nccl4j.bench.output;
 
 import static io.nccl4j.bench.output.Json.known;
 
+import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.BackendInfo.DeviceInfo;
 import io.nccl4j.BackendInfo.Fact;
 import io.nccl4j.BackendInfo.FeatureInfo;
 import io.nccl4j.BackendInfo.LibraryInfo;
+import io.nccl4j.BackendInfo.TuningInfo;
 import java.io.PrintStream;
 import java.util.List;
 
@@ -29,6 +31,34 @@ public final class InfoJson {
             .with("java_home", home)
             .with("usable", backends.stream().anyMatch(BackendInfo::isUsable))
             .with("backends", backends, InfoJson::all));
+  }
+
+  /**
+   * Writes how operations are carried out, and a line end.
+   *
+   * @param rows empty where a library chooses
+   */
+  public static void writeTuning(
+      PrintStream out, String version, Backend backend, int nranks, List<TuningInfo> rows) {
+    Json.print(
+        out,
+        new Json.Fields()
+            .with("nccl4j_version", version)
+            .with("backend", backend.label())
+            .with("nranks", nranks)
+            .with("tuning", rows, InfoJson::tuning));
+  }
+
+  private static Json.Fields tuning(TuningInfo row) {
+    return new Json.Fields()
+        .with("operation", row.operation())
+        .with("memory", row.memory())
+        .with("least_bytes", row.leastBytes())
+        .with("most_bytes", row.mostBytes() == Long.MAX_VALUE ? null : row.mostBytes())
+        .with("algo", row.algorithm())
+        .with("proto", row.protocol())
+        .with("chunk_bytes", row.chunkBytes())
+        .with("reason", row.reason());
   }
 
   private static Json.Fields all(BackendInfo backend) {

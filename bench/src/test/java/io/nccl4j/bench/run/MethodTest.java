@@ -258,7 +258,16 @@ class MethodTest {
   void threadsMayJoinByThemselves(int threads, int gpus) throws InterruptedException {
     Setup setup =
         new Setup(
-            true, false, 20, Setup.Registration.NONE, null, DeviceImplementation.NONE, -1, null);
+            true,
+            false,
+            20,
+            Setup.Registration.NONE,
+            null,
+            DeviceImplementation.NONE,
+            -1,
+            null,
+            null,
+            null);
     Options options = options(threads, gpus).setup(setup).build();
     assertTrue(run(Programs.allReduce(), options, new Counter()).correct());
   }
@@ -282,7 +291,16 @@ class MethodTest {
         };
     Setup setup =
         new Setup(
-            false, false, 1, Setup.Registration.NONE, null, DeviceImplementation.NONE, -1, null);
+            false,
+            false,
+            1,
+            Setup.Registration.NONE,
+            null,
+            DeviceImplementation.NONE,
+            -1,
+            null,
+            null,
+            null);
     Options options = options(2, 1).setup(setup).check(0).build();
     assertThrows(DeadlineException.class, () -> run(hanging, options, new Counter()));
   }
@@ -307,6 +325,8 @@ class MethodTest {
             NcclOptions.CtaPolicy.EFFICIENCY,
             DeviceImplementation.NONE,
             1,
+            null,
+            null,
             null);
     assertEquals(3, setup.withoutEffect(Backend.HOST).size());
     assertEquals(List.of(), setup.withoutEffect(Backend.CUDA));

@@ -325,6 +325,13 @@ public final class CoreProvider
   }
 
   @Override
+  public List<BackendInfo.TuningInfo> tuning(
+      Backend backend, int nranks, CommunicatorConfig config) {
+    Backend chosen = backend == Backend.AUTO ? info(backend).backend() : backend;
+    return found(chosen).provider.tuning(nranks, config);
+  }
+
+  @Override
   public MemoryPrediction predict(MemoryQuery query) {
     return found(Require.present(query, "query").backend()).provider.predictMemory(query);
   }

@@ -18,6 +18,7 @@ import io.nccl4j.internal.cuda.nccl.JoinMemory;
 import io.nccl4j.internal.cuda.nccl.NcclConfig;
 import io.nccl4j.internal.cuda.nccl.NcclHandle;
 import io.nccl4j.internal.cuda.nccl.NcclQueries;
+import io.nccl4j.internal.cuda.nccl.NcclTuning;
 import io.nccl4j.internal.cuda.nccl.Team;
 import io.nccl4j.memory.MemoryPrediction;
 import java.lang.foreign.Arena;
@@ -259,6 +260,7 @@ final class CudaChildren {
    * @throws io.nccl4j.memory.MemoryBudgetException if it does not
    */
   private CudaBudget.Plan plan(String what, int nranks, CommunicatorConfig config) {
+    NcclTuning.apply(config);
     return CudaBudget.planChild(
         rank.self().memory(),
         team.devices(),

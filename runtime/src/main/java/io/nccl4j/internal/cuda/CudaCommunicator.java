@@ -176,7 +176,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
   }
 
   @Override
-  protected void requireSupported(Operation operation, DataType type, ReduceOp op) {
+  protected void requireSupported(Operation operation, DataType type, ReduceOp op, long count) {
     boolean small = type == DataType.FLOAT8_E4M3 || type == DataType.FLOAT8_E5M2;
     if (small && !Features.FLOAT8.isPresent()) {
       throw new InvalidArgumentException(

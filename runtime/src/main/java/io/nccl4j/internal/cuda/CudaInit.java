@@ -11,6 +11,7 @@ import io.nccl4j.internal.cuda.nccl.Features;
 import io.nccl4j.internal.cuda.nccl.JoinMemory;
 import io.nccl4j.internal.cuda.nccl.NcclConfig;
 import io.nccl4j.internal.cuda.nccl.NcclJoin;
+import io.nccl4j.internal.cuda.nccl.NcclTuning;
 import io.nccl4j.internal.cuda.nccl.SharedMemoryNeed;
 import io.nccl4j.internal.cuda.nccl.Team;
 import java.util.ArrayList;
@@ -74,6 +75,7 @@ final class CudaInit {
   /** What NCCL is told so that the ranks fit. */
   private CudaBudget.Plan plan() {
     NcclConfig.requireKnown(NcclOptions.of(asked));
+    NcclTuning.apply(asked);
     CudaBudget.Plan plan = CudaBudget.plan(devices(), nranks, asked, name);
     List<Gpu> gpus = devices().stream().map(DeviceMemory::gpu).toList();
     SharedMemoryNeed.require(gpus, nranks, plan.config(), name);

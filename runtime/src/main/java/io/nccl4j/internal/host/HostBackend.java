@@ -8,6 +8,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.NetworkMeeting;
 import io.nccl4j.internal.bootstrap.Rendezvous;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.join.Joining;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
@@ -81,6 +82,7 @@ final class HostBackend implements BackendRuntime {
   public List<Communicator> initAll(List<Device> requested, CommunicatorConfig config) {
     int nranks = requested.size();
     Joining.requireRanks(nranks);
+    Tuning.require(config, nranks, false);
     HostMemory.require((HostDevice) requested.getFirst(), nranks, nranks, config);
     HostDevice first = (HostDevice) requested.getFirst();
     ControlBlocks controlBlocks = ProcessMemory.self().controlBlocks();

@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CommunicatorCounters;
 import io.nccl4j.CommunicatorHosts;
+import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
@@ -12,8 +13,10 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
@@ -63,6 +66,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     implements BufferUser, LocalRank {
   private final String name;
   private final HostRank own;
+  private final boolean isForced;
   private final LocalPart part;
   private final ControlBlock control;
   private final Numbers numbers;
@@ -94,6 +98,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
       control.setPlain(control.staging(rank()), staging.offset());
     }
     own = new HostRank(this, place);
+    control.setPlain(control.tuning(rank()), own.tuning().word());
+    isForced = own.tuning().isForced();
     numbers = own.numbers();
     health = own.health();
   }
@@ -146,16 +152,50 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
    * @throws PeerFailedException if one says of itself what cannot be
    */
   void awaitAll(Place<HostWork> place) {
-    Arrival.await(place);
-    boolean spans = part.spansProcesses();
+    try {
+      Arrival.await(place);
+    } finally {
+      // Whoever found it first has left by now: the same is thrown here, not that it has.
+      requireSameTuning();
+    }
+    boolean staged = part.spansProcesses() || own.tuning().isStaged();
     for (int k : part.here()) {
       MemorySegment heap = part.group().heap(part.processOf(k));
-      own.view().found(k, heap, spans ? stagingAt(k, heap) : 0);
+      own.view().found(k, heap, staged ? stagingAt(k, heap) : 0);
       if (!part.group().isWatchable(part.processOf(k))) {
         throw ControlBlock.impossible(k, "has put no mutex where its death would show");
       }
     }
     part.group().watch();
+  }
+
+  /**
+   * All ranks carry out operations in the same way.
+   *
+   * @throws InvalidUsageException if the settings of some force another way
+   */
+  private void requireSameTuning() {
+    long mine = own.tuning().word();
+    for (int k : part.here()) {
+      // Acquired: nothing is said of a rank that has not come.
+      boolean came = RankState.code(control.getAcquire(control.state(k))) != 0;
+      long theirs = came ? control.getPlain(control.tuning(k)) : mine;
+      // A rank that could not be made has said nothing.
+      if (theirs != mine && theirs != 0) {
+        throw new InvalidUsageException(
+            "communicator "
+                + name
+                + ": rank "
+                + rank()
+                + " has "
+                + Tuning.describe(mine)
+                + ", rank "
+                + k
+                + " has "
+                + Tuning.describe(theirs),
+            "give all ranks the same (NCCL4J_ALGO, NCCL4J_PROTO, --algo, --proto)");
+      }
+    }
   }
 
   private long stagingAt(int k, MemorySegment heap) {
@@ -205,6 +245,14 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   @Override
   public DeviceBuffer allocateStaging(long bytes) {
     return ((HostDevice) device()).allocate(account, MemoryPurpose.COPY, bytes);
+  }
+
+  /** An exchange of a split is small, and the ranks' own: it is done as it can be. */
+  @Override
+  protected void requireSupported(Operation operation, DataType type, ReduceOp op, long count) {
+    if (isForced && health.activity().splits().get() == 0) {
+      own.tuning().require(operation, count, type.byteSize());
+    }
   }
 
   @Override
@@ -479,6 +527,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     Progress.setRanks(LiveRanks.most());
     ((HostDevice) device()).ranks().remove(own);
     own.lanes().close();
+    own.collectives().close();
     if (staging != null) {
       heap.free(staging, health::peersAreQuiet);
     }

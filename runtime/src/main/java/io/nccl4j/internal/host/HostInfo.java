@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.Feature;
 import io.nccl4j.bindings.Libc;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostHeap;
@@ -58,6 +59,7 @@ final class HostInfo {
                         + " MiB, pages only where used"
                     : "an arena per buffer, for the threads of this process"),
             new BackendInfo.Fact("reductions", kernels),
+            new BackendInfo.Fact("tuning", "measured on " + Tuning.machine()),
             new BackendInfo.Fact(
                 "ranks",
                 "1 to " + Layout.MAX_RANKS + " a communicator, on one machine or several")));

@@ -2,11 +2,13 @@ package io.nccl4j.internal.host;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.internal.host.memory.HostMemory;
 import io.nccl4j.internal.spi.BackendProvider;
 import io.nccl4j.internal.spi.BackendRuntime;
 import io.nccl4j.memory.MemoryPrediction;
 import io.nccl4j.memory.MemoryQuery;
+import java.util.List;
 
 /** The host backend as a service: it can always be used. */
 public final class HostProvider implements BackendProvider {
@@ -26,6 +28,11 @@ public final class HostProvider implements BackendProvider {
   @Override
   public BackendInfo info() {
     return HostInfo.collect();
+  }
+
+  @Override
+  public List<BackendInfo.TuningInfo> tuning(int nranks, CommunicatorConfig config) {
+    return HostTuning.collect(nranks, config);
   }
 
   @Override

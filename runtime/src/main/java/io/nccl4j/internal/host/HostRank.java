@@ -9,6 +9,7 @@ import io.nccl4j.internal.host.engine.LaneEngine;
 import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.engine.OwnSegments;
 import io.nccl4j.internal.host.engine.RankView;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.layout.Ledger;
 import io.nccl4j.internal.host.layout.RankState;
@@ -53,6 +54,7 @@ final class HostRank extends Padded {
   private final Activity<HostWork> activity;
   private final Health health;
   private final Placement placement;
+  private final Tuning tuning;
   private final RankView view;
   private final CollectiveEngine collectives;
   private final LaneEngine lanes;
@@ -80,6 +82,7 @@ final class HostRank extends Padded {
     health = new Health(rank, part, explanation, activity, timeout, communicator.failureNotice());
     placement = new Placement(part.control(), rank, nranks);
     part.segments()[rank] = new OwnSegments(nranks);
+    tuning = Tuning.of(config, nranks, place.outside() != null);
     view =
         new RankView(
             rank,
@@ -88,7 +91,8 @@ final class HostRank extends Padded {
             part.control(),
             health,
             part.segments(),
-            place.provisions().account());
+            place.provisions().account(),
+            tuning);
     outside = place.outside();
     collectives = new CollectiveEngine(view, outside);
     lanes = new LaneEngine(view);
@@ -128,6 +132,11 @@ final class HostRank extends Padded {
   }
 
   // ---- its parts
+
+  /** How its operations are carried out. */
+  Tuning tuning() {
+    return tuning;
+  }
 
   LocalPart part() {
     return part;

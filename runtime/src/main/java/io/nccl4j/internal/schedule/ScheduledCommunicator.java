@@ -231,9 +231,10 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   /**
    * Throws if the backend has no such operation, though its arguments are right.
    *
-   * @throws InvalidArgumentException that says what is missing
+   * @param count as in {@link Work}
+   * @throws NcclException that says what is missing
    */
-  protected void requireSupported(Operation operation, DataType type, ReduceOp op) {}
+  protected void requireSupported(Operation operation, DataType type, ReduceOp op, long count) {}
 
   /** Gives the work its sequence number and signature and notes it in the ledger. Cannot fail. */
   protected abstract void assign(W work);
@@ -705,7 +706,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
     requireOwn(source, "send", operation);
     requireOwn(target, "receive", operation);
     requireOwn(op.deviceScalar(), "scalar", operation);
-    requireSupported(operation, type, op);
+    requireSupported(operation, type, op, count);
     if (group == null) {
       stream.awaitRoom();
     } else {

@@ -2,8 +2,10 @@ package io.nccl4j.internal.spi;
 
 import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.memory.MemoryPrediction;
 import io.nccl4j.memory.MemoryQuery;
+import java.util.List;
 
 /**
  * A backend before it is used, found by {@link java.util.ServiceLoader}: the one class that must be
@@ -18,6 +20,9 @@ public interface BackendProvider {
 
   /** What it found on this machine; never throws because something is missing. */
   BackendInfo info();
+
+  /** How it carries out operations; empty if a library chooses. */
+  List<BackendInfo.TuningInfo> tuning(int nranks, CommunicatorConfig config);
 
   /** What rank 0 of a communicator will take. */
   MemoryPrediction predictMemory(MemoryQuery query);

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Communicators;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
@@ -59,6 +60,28 @@ class CudaInitTest {
       assertTrue(
           String.valueOf(thrown.getMessage()).contains(word),
           () -> "'" + word + "' is not in: " + thrown.getMessage());
+    }
+  }
+
+  /** NCCL has read the environment by then, which had no such variable. */
+  @Test
+  void whatIsForcedLaterIsRefused() {
+    try (CudaRig first = new CudaRig(2)) {
+      first.checkSums();
+      CommunicatorConfig forced = LONG.toBuilder().algorithm("Tree").build();
+      Throwable e = join(2, forced);
+      assertInstanceOf(InvalidUsageException.class, e);
+      requireText(e, "algo is Tree", "NCCL_ALGO unset", "NCCL is loaded with that");
+      CommunicatorConfig child = LONG.toBuilder().protocol("LL").build();
+      requireText(
+          CudaRig.outcome(
+              ignored -> {
+                try (Communicators one = Communicator.initAll(List.of(CudaRig.device(2)), LONG)) {
+                  one.get(0).split(0, 0, child);
+                }
+              }),
+          "proto is LL",
+          "NCCL_PROTO unset");
     }
   }
 

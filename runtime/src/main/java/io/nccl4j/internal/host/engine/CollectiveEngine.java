@@ -69,7 +69,7 @@ public final class CollectiveEngine extends Padded {
   private final int place;
   private final int nranks;
   private final @Nullable Outside outside;
-  private final long lowLatencyBytes;
+  private final Tuning tuning;
   private final long[] outbox;
   private final long[] done;
   private final long[] sync;
@@ -109,7 +109,7 @@ public final class CollectiveEngine extends Padded {
     this.place = view.placeOf[rank];
     this.nranks = here.length;
     this.outside = outside;
-    this.lowLatencyBytes = outside == null ? Layout.OUTBOX_PAYLOAD : -1;
+    this.tuning = view.tuning;
     own = Objects.requireNonNull(view.local(rank));
     outbox = new long[nranks];
     done = new long[nranks];
@@ -272,8 +272,7 @@ public final class CollectiveEngine extends Padded {
 
   /** The same on every rank: it looks only at what the signature covers. */
   public boolean isLowLatency(EngineWork w) {
-    long elements = w.operation.varies() ? Long.MAX_VALUE / 8 : sendElements(w);
-    return elements * w.type.byteSize() <= lowLatencyBytes;
+    return sendElements(w) * w.type.byteSize() <= tuning.inline(w.operation);
   }
 
   private static long payloadOffset(EngineWork w) {
@@ -612,7 +611,7 @@ public final class CollectiveEngine extends Padded {
       scalars[k] = control.getPlain(slot + Layout.SCALAR);
     }
     w.longest = longest;
-    w.staged = flags != 0 && view.spansProcesses;
+    w.staged = tuning.isStaged() || flags != 0 && view.spansProcesses;
     w.piece = 0;
     w.pieceLength = w.staged ? mover.pieceLength(w) : Long.MAX_VALUE;
     for (int k = 0; k < nranks; k++) {
@@ -717,5 +716,10 @@ public final class CollectiveEngine extends Padded {
   /** The memory that reductions need besides. */
   public Scratch scratch() {
     return scratch;
+  }
+
+  /** Frees what it has taken; when the communicator is closed. */
+  public void close() {
+    mover.close();
   }
 }

@@ -45,11 +45,17 @@ public final class LaneEngine extends Padded {
   private final long[] chunksTaken;
   private final HostHeap.@Nullable Block[] bounce;
   private final OwnSegments own;
+  private final Tuning tuning;
+
+  /** Bytes up to which a message travels in its slot. */
+  private final long eager;
 
   public LaneEngine(RankView view) {
     this.view = view;
     this.control = view.control;
     this.rank = view.rank;
+    this.tuning = view.tuning;
+    this.eager = tuning.inline(Operation.SEND);
     int nranks = view.nranks;
     own = Objects.requireNonNull(view.local(rank));
     sent = new long[nranks + LONGS];
@@ -98,7 +104,7 @@ public final class LaneEngine extends Padded {
         return Step.BLOCKED;
       }
       post(w, peer);
-      if (bytes(w) <= Layout.LANE_PAYLOAD) {
+      if (bytes(w) <= eager) {
         COUNTER.setRelease(sent, peer, w.seq);
         return Step.DONE;
       }
@@ -128,11 +134,12 @@ public final class LaneEngine extends Padded {
   private void post(EngineWork w, int peer) {
     long slot = slotOf(control.lane(rank, peer), w.seq);
     HostBuffer buffer = w.sendBuffer();
-    if (bytes(w) <= Layout.LANE_PAYLOAD) {
+    if (bytes(w) <= eager) {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
     } else {
       boolean local = view.local(peer) != null;
-      w.staged = !local && !buffer.isShared();
+      // What is empty has no chunk whose arrival could be seen.
+      w.staged = bytes(w) > 0 && (tuning.isStaged() || !local && !buffer.isShared());
       if (w.staged) {
         control.setPlain(slot + Layout.LANE_OFFSET, bounce(peer).offset());
         control.setPlain(slot + Layout.LANE_MODE, Layout.CHUNKED);
@@ -200,7 +207,7 @@ public final class LaneEngine extends Padded {
         }
         return Step.BLOCKED;
       }
-      if (bytes(w) <= Layout.LANE_PAYLOAD) {
+      if (bytes(w) <= eager) {
         HostBuffer buffer = w.recvBuffer();
         Copies.copy(
             control.memory(), slot + Long.BYTES, buffer.segment(), buffer.offset(), bytes(w));
@@ -223,7 +230,13 @@ public final class LaneEngine extends Padded {
     OwnSegments local = view.local(peer);
     MemorySegment source = local == null ? view.heapOf(peer) : local.sent[refOf(rank, w.seq)];
     long from = control.getPlain(slot + Layout.LANE_OFFSET) + w.position;
-    Copies.copyPart(source, from, buffer.segment(), buffer.offset() + w.position, length, bytes(w));
+    Copies.copyPart(
+        source,
+        from,
+        buffer.segment(),
+        buffer.offset() + w.position,
+        length,
+        tuning.streams(Operation.SEND, bytes(w)));
     w.position += length;
     // A sender that has failed may have changed what was read.
     return w.position < bytes(w) || !accord.isGoodForAll()

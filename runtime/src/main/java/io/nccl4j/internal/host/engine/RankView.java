@@ -23,6 +23,7 @@ public final class RankView {
   final ControlBlock control;
   final Accord accord;
   final MemoryBook.Account account;
+  final Tuning tuning;
   final HostHeap heap = ProcessMemory.self().heap();
   private final @Nullable OwnSegments[] local;
   private final MemorySegment[] heapOf;
@@ -34,6 +35,7 @@ public final class RankView {
    * @param here the ranks of this host, ascending
    * @param local of the ranks of this process, null for others
    * @param account has what the engines take
+   * @param tuning how operations are carried out
    */
   public RankView(
       int rank,
@@ -42,7 +44,8 @@ public final class RankView {
       ControlBlock control,
       Accord accord,
       @Nullable OwnSegments[] local,
-      MemoryBook.Account account) {
+      MemoryBook.Account account,
+      Tuning tuning) {
     this.rank = rank;
     this.nranks = local.length;
     this.here = here;
@@ -56,6 +59,7 @@ public final class RankView {
     this.accord = accord;
     this.local = local;
     this.account = account;
+    this.tuning = tuning;
     heapOf = new MemorySegment[nranks];
     stagingOf = new long[nranks];
   }

@@ -1,14 +1,19 @@
 package io.nccl4j.internal.host.engine;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostBuffer;
+import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Padded;
+import io.nccl4j.memory.MemoryPurpose;
 import java.lang.foreign.MemorySegment;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -19,7 +24,7 @@ import org.jspecify.annotations.Nullable;
  * pieceLength} elements.
  */
 final class ShareMover extends Padded {
-  private static final long FOLD_BYTES = 1 << 20;
+  private static final Logger LOG = LogManager.getLogger(ShareMover.class);
   private static final long SHARE_ALIGNMENT = 128;
 
   private final CollectiveEngine engine;
@@ -30,6 +35,13 @@ final class ShareMover extends Padded {
   private final int[] here;
   private final int nranks;
   private final @Nullable Outside outside;
+  private final Tuning tuning;
+
+  /** Where results are made that are then copied past the caches; null until there are some. */
+  private HostHeap.@Nullable Block made;
+
+  /** Whether there was no memory for it. */
+  private boolean lacksMade;
 
   /** Whether the blocks that this rank publishes have memory. */
   private boolean published;
@@ -38,6 +50,8 @@ final class ShareMover extends Padded {
   private final MemorySegment[] ins;
   private final long[] inOffsets;
   private final long[] outOffsets;
+  private final MemorySegment[] madeSegment = new MemorySegment[1];
+  private final long[] madeOffset = new long[1];
 
   private MemorySegment source = MemorySegment.NULL;
   private long sourceOffset;
@@ -54,6 +68,7 @@ final class ShareMover extends Padded {
     this.here = view.here;
     this.nranks = here.length;
     this.outside = outside;
+    this.tuning = view.tuning;
     outs = new MemorySegment[nranks + REFERENCES];
     ins = new MemorySegment[nranks + REFERENCES];
     inOffsets = new long[nranks + LONGS];
@@ -220,8 +235,7 @@ final class ShareMover extends Padded {
       to = shareStart(all, rank + 1, size);
     }
     long at = from + w.position;
-    long elements = Math.min(FOLD_BYTES / size, to - at);
-    if (elements <= 0) {
+    if (at >= to) {
       return true;
     }
     long inBase = (scatter ? scatterStart(w) : 0) + at * size;
@@ -230,19 +244,84 @@ final class ShareMover extends Padded {
       inOffsets[k] = engine.inOffset[k] + inBase;
     }
     int targets = foldTargets(w, scatter, at * size);
+    HostHeap.Block block = null;
+    if (tuning.streams(w.operation, (to - from) * size)
+        && !w.staged
+        && (tuning.streamsInPlace() || isOutOfPlace(targets))) {
+      block = made();
+    }
+    long elements;
+    if (block == null) {
+      elements = Math.min(TuningTable.FOLD_CHUNK / size, to - at);
+      fold(w, outs, outOffsets, targets, elements);
+    } else {
+      elements = Math.min(TuningTable.STREAM_CHUNK / size, to - at);
+      stream(w, block, targets, elements);
+    }
+    w.position += elements;
+    return at + elements >= to;
+  }
+
+  private void fold(
+      EngineWork w, MemorySegment[] to, long[] toOffsets, int targets, long elements) {
     CollectiveEngine.kernel(w)
         .fold(
             ins,
             inOffsets,
             nranks,
-            outs,
-            outOffsets,
+            to,
+            toOffsets,
             targets,
             elements,
             w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM ? engine.scalars : null,
             engine.scratch);
-    w.position += elements;
-    return at + elements >= to;
+  }
+
+  /** Folds into own memory, which the caches hold, and copies that past them. */
+  private void stream(EngineWork w, HostHeap.Block block, int targets, long elements) {
+    madeSegment[0] = block.segment();
+    madeOffset[0] = block.offset();
+    fold(w, madeSegment, madeOffset, 1, elements);
+    long length = elements * w.type.byteSize();
+    for (int k = 0; k < targets; k++) {
+      Copies.copyPart(block.segment(), block.offset(), outs[k], outOffsets[k], length, true);
+    }
+  }
+
+  /** Whether no output is an input; where one is, its lines are in the caches anyway. */
+  private boolean isOutOfPlace(int targets) {
+    for (int t = 0; t < targets; t++) {
+      long to = outs[t].address() + outOffsets[t];
+      for (int k = 0; k < nranks; k++) {
+        if (ins[k].address() + inOffsets[k] == to) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /** The block that results are made in; null where there is no memory for one. */
+  private HostHeap.@Nullable Block made() {
+    if (made == null && !lacksMade) {
+      try {
+        made = view.heap.allocate(view.account, MemoryPurpose.STAGING, TuningTable.STREAM_CHUNK);
+      } catch (NcclException e) {
+        // It is no failure: results go straight to the outputs then.
+        LOG.info("no {} B to make results in: {}", TuningTable.STREAM_CHUNK, e.getMessage());
+        lacksMade = true;
+      }
+    }
+    return made;
+  }
+
+  /** Frees that block. */
+  void close() {
+    if (made != null) {
+      view.heap.free(made);
+      made = null;
+      lacksMade = true;
+    }
   }
 
   private int foldTargets(EngineWork w, boolean scatter, long at) {
@@ -283,7 +362,12 @@ final class ShareMover extends Padded {
       if (rest > 0) {
         long length = Math.min(rest, Copies.STEP);
         Copies.copyPart(
-            source, sourceOffset + w.position, target, targetOffset + w.position, length, bytes);
+            source,
+            sourceOffset + w.position,
+            target,
+            targetOffset + w.position,
+            length,
+            tuning.streams(w.operation, bytes));
         w.position += length;
         if (length < rest) {
           return false;

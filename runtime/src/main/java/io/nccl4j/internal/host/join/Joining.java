@@ -13,6 +13,7 @@ import io.nccl4j.internal.bootstrap.Member;
 import io.nccl4j.internal.bootstrap.Membership;
 import io.nccl4j.internal.bootstrap.Rendezvous;
 import io.nccl4j.internal.host.engine.Outside;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.layout.ControlBlock;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.life.LocalPart;
@@ -161,6 +162,7 @@ public final class Joining<W extends Work> {
     if (rank < 0 || rank >= nranks) {
       throw new InvalidArgumentException("rank is " + rank, "the ranks are 0 to " + (nranks - 1));
     }
+    Tuning.require(config, nranks, outside != null);
     HostMemory.require(device, nranks, 1, config);
     if (place == 0) {
       handle = ProcessMemory.self().controlBlocks().create(account, nranks);

@@ -3,6 +3,7 @@ package io.nccl4j.internal.host.join;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Device;
 import io.nccl4j.SystemErrorException;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.memory.HostHeap;
 import io.nccl4j.internal.host.memory.ProcessMemory;
@@ -21,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * @param account has all of it
  * @param fifo the works
  * @param fifoBooking of the FIFO
- * @param staging the staging area; null if no rank is in another process
+ * @param staging the staging area; null if no rank is in another process and none is forced
  * @param <W> the works
  */
 public record Provisions<W extends Work>(
@@ -49,7 +50,7 @@ public record Provisions<W extends Work>(
         account.book(MemoryPurpose.FIFO, MemoryPlace.HEAP, (long) fifo.capacity() * Work.BYTES);
     try {
       HostHeap.Block staging =
-          spansProcesses
+          spansProcesses || Tuning.isStaged(config)
               ? self.heap().allocate(account, MemoryPurpose.STAGING, Layout.STAGING_BYTES)
               : null;
       return new Provisions<>(account, fifo, booking, staging);

@@ -9,6 +9,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.host.engine.Outside;
+import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.memory.HostMemory;
@@ -120,6 +121,7 @@ public final class Split<W extends Work> {
     try {
       // What the largest child would take decides.
       int nranks = parent.nranks();
+      Tuning.require(config, nranks, outside != null);
       HostMemory.require(parent.device(), nranks, part.spansProcesses() ? 1 : nranks, config);
       return null;
     } catch (NcclException e) {

@@ -52,8 +52,8 @@ public final class Copies {
   }
 
   /**
-   * Copies a part of up to {@link #STEP} bytes in the way that is fastest for the whole; as {@link
-   * #copy} otherwise.
+   * Copies up to {@link #STEP} bytes, past the caches if that is wanted and the JVM does so with as
+   * many; as {@link #copy} otherwise.
    */
   public static void copyPart(
       MemorySegment src,
@@ -61,8 +61,8 @@ public final class Copies {
       MemorySegment dst,
       long dstOffset,
       long bytes,
-      long whole) {
-    if (whole < WHOLE) {
+      boolean past) {
+    if (!past) {
       copy(src, srcOffset, dst, dstOffset, bytes);
     } else if (!isSame(src, srcOffset, dst, dstOffset)) {
       MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);

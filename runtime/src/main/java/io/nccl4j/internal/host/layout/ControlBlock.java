@@ -267,6 +267,11 @@ public final class ControlBlock {
     return rank(rank) + Layout.STAGING;
   }
 
+  /** How the rank's settings force operations to be done; written before the rank is alive. */
+  public long tuning(int rank) {
+    return rank(rank) + Layout.TUNING;
+  }
+
   /** Where that starts what the rank says of who goes on after a failure. */
   public long survivor(int rank) {
     return rank(rank) + Layout.RANK_SURVIVOR;

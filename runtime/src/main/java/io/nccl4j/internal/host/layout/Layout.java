@@ -172,6 +172,7 @@ public final class Layout {
   static final long DONE = RANK.add("done", Long.BYTES, LINE);
   static final long SYNC = RANK.add("sync", Long.BYTES, LINE);
   static final long STAGING = RANK.add("staging", Long.BYTES, LINE);
+  static final long TUNING = RANK.word("tuning");
   static final long RANK_REASON = RANK.add("reason", REASON_BYTES, LINE);
   static final long RANK_SURVIVOR = RANK.add("survivor", SURVIVOR_BYTES, LINE);
   static final long OUTBOX = RANK.add("outbox", (long) OUTBOX_SLOTS * OUTBOX_SLOT_BYTES, LINE);

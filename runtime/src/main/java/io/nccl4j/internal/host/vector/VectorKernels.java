@@ -47,8 +47,13 @@ public final class VectorKernels implements KernelProvider {
   }
 
   @Override
+  public int vectorBits() {
+    return FloatVector.SPECIES_PREFERRED.vectorBitSize();
+  }
+
+  @Override
   public String description() {
-    return "Vector API " + FloatVector.SPECIES_PREFERRED.vectorBitSize() + " bit";
+    return "Vector API " + vectorBits() + " bit";
   }
 
   private static @Nullable VectorSpecies<?> lanes(DataType type, ReduceOp.Kind kind) {

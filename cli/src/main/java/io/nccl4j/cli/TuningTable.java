@@ -1,0 +1,44 @@
+package io.nccl4j.cli;
+
+import io.nccl4j.Backend;
+import io.nccl4j.BackendInfo.TuningInfo;
+import io.nccl4j.bench.machine.ByteSize;
+import java.io.PrintStream;
+import java.util.List;
+
+/** The table of {@code info --tuning}. */
+final class TuningTable {
+  private static final long KIB = 1L << 10;
+  private static final String FORMAT = "%-15s %9s %9s  %-18s %-5s  %-6s %6s  %s%n";
+
+  private TuningTable() {}
+
+  /** Prints a line for each row, and what the columns are. */
+  static void print(PrintStream out, Backend backend, int nranks, List<TuningInfo> rows) {
+    out.printf(
+        "# %s, %d ranks of one machine. Sizes: what a rank sends, all its blocks%n",
+        backend.label(), nranks);
+    out.println("# together; of v-forms the largest block.");
+    out.printf(FORMAT, "# operation", "from", "to", "memory", "algo", "proto", "chunk", "why");
+    for (TuningInfo row : rows) {
+      out.printf(
+          FORMAT,
+          row.operation(),
+          size(row.leastBytes()),
+          row.mostBytes() == Long.MAX_VALUE ? "-" : size(row.mostBytes()),
+          row.memory(),
+          row.algorithm(),
+          row.protocol(),
+          size(row.chunkBytes()),
+          row.reason());
+    }
+  }
+
+  /** In the largest unit that it is a multiple of. */
+  private static String size(long bytes) {
+    if (bytes > 0 && bytes % ByteSize.MIB == 0) {
+      return bytes / ByteSize.MIB + "M";
+    }
+    return bytes > 0 && bytes % KIB == 0 ? bytes / KIB + "K" : String.valueOf(bytes);
+  }
+}

@@ -1,0 +1,209 @@
+package io.nccl4j.internal.host.engine;
+
+import io.nccl4j.internal.host.kernel.Copies;
+import io.nccl4j.internal.host.layout.Layout;
+import io.nccl4j.internal.operation.Operation;
+import io.nccl4j.internal.operation.Shape;
+import java.util.List;
+import java.util.function.Predicate;
+
+/**
+ * How the ranks of a machine carry out which operation: the first row that fits counts. A row looks
+ * at nothing but what all ranks know. An algorithm for more ranks is a further row before those
+ * that it replaces.
+ */
+final class TuningTable {
+  /** Where the limits come from. */
+  static final String MACHINE =
+      "AMD EPYC (Zen 5), 2 processors, 1 MiB of L2 each, 32 MiB of L3, JDK 25";
+
+  /** Bytes of each input that a rank folds, straight to the outputs, before it looks up. */
+  static final long FOLD_CHUNK = 1 << 20;
+
+  /**
+   * The same where it folds to memory of its own that is then copied past the caches: what a cache
+   * of the processor holds, and what the JVM copies so, which is 2.5 MiB and more.
+   */
+  static final long STREAM_CHUNK = 4 << 20;
+
+  private static final int ALL = Layout.MAX_RANKS;
+
+  /** Whose bytes a limit counts. */
+  enum Measure {
+    /** All that a rank sends: of reduceScatter, allToAll and scatter the blocks for all ranks. */
+    PAYLOAD,
+    /** What one rank makes or moves at a time: its share for all ranks, or one block. */
+    PART
+  }
+
+  /** Which memory a row is for. */
+  enum Placement {
+    ANY("any"),
+    /** No output is an input. */
+    OUT_OF_PLACE("out of place"),
+    /** Memory that other processes cannot reach. */
+    PRIVATE("wrapped, processes");
+
+    private final String label;
+
+    Placement(String label) {
+      this.label = label;
+    }
+
+    String label() {
+      return label;
+    }
+  }
+
+  /**
+   * A row.
+   *
+   * @param operations which it is for
+   * @param leastRanks from how many ranks on
+   * @param mostRanks up to how many
+   * @param hosts whether it is also for ranks of several hosts
+   * @param measure what the limits count
+   * @param least from how many bytes on
+   * @param most up to how many
+   * @param chunk bytes that are moved at once, of each buffer
+   * @param why in words
+   */
+  record Row(
+      Predicate<Operation> operations,
+      int leastRanks,
+      int mostRanks,
+      boolean hosts,
+      Placement placement,
+      Measure measure,
+      long least,
+      long most,
+      Protocol protocol,
+      long chunk,
+      String why) {
+    boolean fits(Operation operation, int nranks, boolean overHosts) {
+      return operations.test(operation)
+          && nranks >= leastRanks
+          && nranks <= mostRanks
+          && (hosts || !overHosts);
+    }
+
+    /** Today the protocol says it: only what is moved directly is done for others. */
+    Algorithm algorithm(Operation operation) {
+      return protocol != Protocol.LL && operation.isShared() ? Algorithm.SHARE : Algorithm.FLAT;
+    }
+  }
+
+  static final List<Row> ROWS =
+      List.of(
+          new Row(
+              operation -> operation.isCollective() && !operation.varies(),
+              1,
+              ALL,
+              false,
+              Placement.ANY,
+              Measure.PAYLOAD,
+              0,
+              Layout.OUTBOX_PAYLOAD,
+              Protocol.LL,
+              Layout.OUTBOX_PAYLOAD,
+              "one exchange: the data comes with the word that is polled"),
+          new Row(
+              TuningTable::isMessage,
+              1,
+              ALL,
+              false,
+              Placement.ANY,
+              Measure.PAYLOAD,
+              0,
+              Layout.LANE_PAYLOAD,
+              Protocol.LL,
+              Layout.LANE_PAYLOAD,
+              "the sender is done at once"),
+          new Row(
+              TuningTable::isStagedInHalves,
+              1,
+              ALL,
+              true,
+              Placement.PRIVATE,
+              Measure.PAYLOAD,
+              0,
+              Long.MAX_VALUE,
+              Protocol.STAGED,
+              Layout.STAGING_BYTES / 2,
+              "a rank cannot read the memory itself"),
+          new Row(
+              TuningTable::isMessage,
+              1,
+              ALL,
+              false,
+              Placement.PRIVATE,
+              Measure.PAYLOAD,
+              0,
+              Long.MAX_VALUE,
+              Protocol.STAGED,
+              Layout.CHUNK_BYTES,
+              "the receiver cannot read the memory itself"),
+          new Row(
+              operation -> operation.reducing() && operation.isCollective(),
+              1,
+              ALL,
+              true,
+              Placement.OUT_OF_PLACE,
+              Measure.PART,
+              16 << 20,
+              Long.MAX_VALUE,
+              Protocol.STREAM,
+              STREAM_CHUNK,
+              "outputs need not be read into the caches before they are written"),
+          new Row(
+              operation -> !operation.reducing() && moves(operation),
+              1,
+              ALL,
+              true,
+              Placement.ANY,
+              Measure.PART,
+              16 << 20,
+              Long.MAX_VALUE,
+              Protocol.STREAM,
+              Copies.STEP,
+              "no cache holds it: written past them"),
+          new Row(
+              operation -> operation.reducing() && operation.isCollective(),
+              1,
+              ALL,
+              true,
+              Placement.ANY,
+              Measure.PAYLOAD,
+              0,
+              Long.MAX_VALUE,
+              Protocol.DIRECT,
+              FOLD_CHUNK,
+              "each byte is read and written once"),
+          new Row(
+              operation -> !operation.reducing() && moves(operation),
+              1,
+              ALL,
+              true,
+              Placement.ANY,
+              Measure.PAYLOAD,
+              0,
+              Long.MAX_VALUE,
+              Protocol.DIRECT,
+              Copies.STEP,
+              "each byte is copied once"));
+
+  private TuningTable() {}
+
+  static boolean isMessage(Operation operation) {
+    return operation == Operation.SEND || operation == Operation.RECV;
+  }
+
+  private static boolean isStagedInHalves(Operation operation) {
+    return operation.isCollective() && moves(operation);
+  }
+
+  /** Whether there is data, which a barrier has not. */
+  static boolean moves(Operation operation) {
+    return (operation.isCollective() && operation.sent() != Shape.NOTHING) || isMessage(operation);
+  }
+}
