@@ -22,6 +22,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
@@ -361,8 +362,94 @@ class MismatchTest {
   @ParameterizedTest(name = "{0}")
   @MethodSource("countsOfPairs")
   void bothCountsAreNamedToAll(Row row) throws Exception {
-    TestBackend.requireOneHost("only a hash of another host's counts is known");
     everyRankLearnsIt(row);
+  }
+
+  /** Whether sent with the announcement, or asked for, on one side or on both. */
+  @ParameterizedTest
+  @CsvSource({"17, 19", "19, 17", "0, 1", "1, 0", "3000, 6000", "6000, 3000", "50000, 50001"})
+  void nothingIsWrittenBesideABlockWhoseCountsDiffer(int sent, int expected) throws Exception {
+    TestBackend.requireHost("NCCL doesn't say where it writes then");
+    int start = 1000;
+    int[] before = new int[Ranks.BYTES / Integer.BYTES];
+    Arrays.fill(before, 77);
+    long[] places = {0, 0, start};
+    try (Ranks ranks = new Ranks(3)) {
+      for (int rank = 0; rank < 3; rank++) {
+        ranks.out.get(rank).copyFrom(before);
+      }
+      Throwable[] thrown =
+          ranks.outcomes(
+              c -> {
+                // Only what rank 2 sends to rank 0 is not what that expects.
+                Stream stream = ranks.streams.get(c.rank());
+                long[] out = {c.rank() == 2 ? sent : 0, 0, 0};
+                long[] in = {0, 0, c.rank() == 0 ? expected : 0};
+                c.allToAllV(
+                    ranks.in.get(c.rank()),
+                    out,
+                    new long[3],
+                    ranks.out.get(c.rank()),
+                    in,
+                    places,
+                    DataType.INT32,
+                    stream);
+                stream.synchronize();
+                c.barrier(stream);
+                stream.synchronize();
+              });
+      for (int rank = 0; rank < 3; rank++) {
+        assertInstanceOf(MismatchException.class, thrown[rank], "rank " + rank);
+        assertNames(
+            thrown[rank].getMessage(), List.of("\\b" + sent + "\\b", "\\b" + expected + "\\b"));
+        int[] after = ranks.got(rank, before.length);
+        for (int i = 0; i < after.length; i++) {
+          if (rank != 0 || i < start || i >= start + expected) {
+            assertEquals(77, after[i], "element " + i + " of rank " + rank);
+          }
+        }
+      }
+    }
+  }
+
+  /**
+   * Two hosts that differ although a third one, which is the root, has yet to look: what is named
+   * is their first different call, not the one in which they meet.
+   */
+  @Test
+  void whatIsNamedIsTheFirstDifference() {
+    TestBackend.requireHost("no hosts");
+    int[] hostOf = {0, 1, 2};
+    try (Ranks ranks = new Ranks(TestBackend.overHosts(hostOf, TestBackend.CONFIG, "memory"))) {
+      ranks.assertUsable();
+      // Nobody drives rank 0, so what the others send it waits there.
+      for (int i = 0; i < 8; i++) {
+        for (int rank = 1; rank < 3; rank++) {
+          gather(i == 3 ? 20 + rank : 7, 0)
+              .on(
+                  ranks.get(rank),
+                  ranks.in.get(rank),
+                  ranks.out.get(rank),
+                  ranks.streams.get(rank));
+        }
+      }
+      for (int rank = 1; rank < 3; rank++) {
+        ranks.sum(rank, 5);
+      }
+      List<Throwable> thrown = new ArrayList<>();
+      for (int rank = 1; rank < 3; rank++) {
+        thrown.add(assertThrows(MismatchException.class, ranks.streams.get(rank)::synchronize));
+      }
+      assertTrue(
+          TestBackend.eventually(
+              () -> {
+                Throwable told = thrownBy(ranks.streams.get(0));
+                return told != null && thrown.add(told);
+              }));
+      for (Throwable each : thrown) {
+        assertNames(each.getMessage(), List.of("#5\\b", "gather", "\\b21\\b", "\\b22\\b"));
+      }
+    }
   }
 
   /** Operations that some ranks complete without a look at all others, or at any. */

@@ -31,7 +31,11 @@ final class Ranks implements AutoCloseable {
   }
 
   Ranks(int nranks, CommunicatorConfig config) {
-    communicators = TestBackend.communicators(nranks, config);
+    this(TestBackend.communicators(nranks, config));
+  }
+
+  Ranks(Communicators all) {
+    communicators = all;
     for (Communicator communicator : communicators) {
       streams.add(communicator.device().newStream());
       in.add(communicator.device().allocate(BYTES));

@@ -41,6 +41,14 @@ public final class Signature {
         && ((int) (code >>> 16) & 0xffff) < REDUCTIONS;
   }
 
+  /**
+   * Whether two ranks' calls can be the same collective; the counts of v-forms differ from rank to
+   * rank.
+   */
+  public static boolean agree(long code, long count, long otherCode, long otherCount) {
+    return code == otherCode && (count == otherCount || isCode(code) && operation(code).varies());
+  }
+
   /** What an operation adds to the signature of the one before. */
   public static int of(long code, long count) {
     long h = code * M1 + count;

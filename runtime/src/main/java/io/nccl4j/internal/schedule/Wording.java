@@ -43,6 +43,11 @@ public final class Wording {
     return between(a, b) + " at collective #" + seq + called(a, one, b, other);
   }
 
+  /** A call in which all ranks pass the counts of all, with the one that differs. */
+  public static String withCount(String call, long count, int of) {
+    return call + " with " + count + " elements for rank " + of;
+  }
+
   /**
    * Two ranks call the same now, but what they called before shows that they must not, in words.
    */

@@ -28,6 +28,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.locks.LockSupport;
@@ -43,6 +44,7 @@ import org.jspecify.annotations.Nullable;
  * own, each rank carries its own ({@link PairExchange}).
  */
 public final class Span extends Outside {
+  private static final long[] NO_COUNTS = {};
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
 
@@ -50,6 +52,9 @@ public final class Span extends Outside {
   private static final long REASON_NANOS = 30_000_000;
 
   private static final long ASKING_NANOS = 50_000;
+
+  /** How long a peer that contradicts this rank may take to say where it did first. */
+  private static final long WHERE_NANOS = 500_000_000;
 
   private final Hosts hosts;
   private final int rank;
@@ -92,6 +97,9 @@ public final class Span extends Outside {
   // By the owner.
   private @Nullable NcclException found;
   private int failures;
+
+  /** A contradiction that this rank has found, and has asked the peer of where it began. */
+  private @Nullable Suspicion suspicion;
 
   /** When a peer was lost that nobody was told of yet; 0 if there is none. */
   private long lostAt;
@@ -184,12 +192,16 @@ public final class Span extends Outside {
     }
     try {
       wire.call(w);
-      if (all && leading == null) {
+      if (all && leading == null && suspicion == null) {
         check();
         return Step.DONE;
       }
       int moved = cell.poll();
       check();
+      if (suspicion != null) {
+        w.blockedOn = suspicion.peer;
+        return moved > 0 ? Step.MOVED : Step.BLOCKED;
+      }
       int result =
           all && leading != null
               ? leading.step(w, engine, piece(w), isStaged(w))
@@ -285,6 +297,7 @@ public final class Span extends Outside {
   // ---- failure
 
   private void check() {
+    settle();
     lookForLost();
     if (found != null) {
       throw Failures.again(found);
@@ -293,6 +306,9 @@ public final class Span extends Outside {
 
   /** Whether one has been lost since the last look. */
   private boolean lookForLost() {
+    if (suspicion != null) {
+      return false;
+    }
     if (port.failures() != failures) {
       failures = port.failures();
       lostAt = System.nanoTime() | 1;
@@ -311,6 +327,27 @@ public final class Span extends Outside {
     }
     return found != null;
   }
+
+  /** Nobody waits long for a peer to say where a contradiction began. */
+  private void settle() {
+    Suspicion of = suspicion;
+    if (of != null) {
+      boolean isGone = port.error(of.peer) != null;
+      if (isGone || System.nanoTime() - of.since > WHERE_NANOS) {
+        suspicion = null;
+        found = describe(of, isGone ? "is gone" : "does not answer");
+      }
+    }
+  }
+
+  /**
+   * A contradiction.
+   *
+   * @param call the collective at which it was found; it may have begun before
+   * @param theirs what the peer said of it
+   * @param since when it was found
+   */
+  private record Suspicion(long call, int peer, Wire.Header theirs, long since) {}
 
   private PeerFailedException lost(int k, String why) {
     return new PeerFailedException(
@@ -331,12 +368,36 @@ public final class Span extends Outside {
 
     @Override
     public void contradiction(Transfer own, Wire.Header theirs) {
-      found(describe(own, theirs));
+      if (own.link.lane == Wire.MESSAGES || own.word == theirs.word()) {
+        found(describe(own, theirs));
+      } else {
+        contradiction(own.call, own.link.peer, theirs);
+      }
     }
 
     @Override
-    public void contradiction(long call, long code, long count, int peer, Wire.Header theirs) {
-      found(describe(call, code, count, peer, theirs));
+    public void contradiction(long call, int peer, Wire.Header theirs) {
+      if (found == null && suspicion == null) {
+        suspicion = new Suspicion(call, peer, theirs, System.nanoTime());
+        wire.askWhere(peer);
+      }
+    }
+
+    @Override
+    public long[] counts(long call) {
+      return commonCounts(call);
+    }
+
+    @Override
+    public void difference(int peer, Wire.Difference theirs) {
+      Suspicion was = suspicion;
+      if (was != null && was.peer == peer) {
+        suspicion = null;
+        found(
+            wire.history().has(theirs.call())
+                ? describe(peer, theirs)
+                : describe(was, "remembers no call that differs"));
+      }
     }
 
     @Override
@@ -380,30 +441,84 @@ public final class Span extends Outside {
               ? wording.messages(peer, other, rank, mine)
               : wording.messages(rank, mine, peer, other));
     }
-    if (own.word == theirs.word()) {
-      return wording.counts(
-          Signature.operation(own.code).label() + " #" + own.call,
-          rank,
-          own.bytes / own.elementBytes,
-          peer,
-          own.sends ? "expects of" : "sends to",
-          theirs.bytes() / own.elementBytes);
-    }
-    return describe(own.call, own.code, own.count, peer, theirs);
+    return wording.counts(
+        Signature.operation(own.code).label() + " #" + own.call,
+        rank,
+        own.bytes / own.elementBytes,
+        peer,
+        own.sends ? "expects of" : "sends to",
+        theirs.bytes() / own.elementBytes);
   }
 
-  private NcclException describe(long call, long code, long count, int peer, Wire.Header theirs) {
-    String mine = Signature.describe(code, count);
-    String other = describe(theirs);
-    if (!mine.equals(other)) {
-      return Wording.differentCollectives(wording.collectives(call, rank, mine, peer, other));
+  /** What is known of a contradiction from the header alone in which it was found. */
+  private NcclException describe(Suspicion of, String how) {
+    CallHistory history = wire.history();
+    long call = of.call;
+    int peer = of.peer;
+    Wire.Header theirs = of.theirs;
+    String what;
+    if (theirs.call() != call) {
+      String other = describe(theirs) + " as its #" + theirs.call();
+      what = wording.collectives(call, rank, describe(call), peer, other);
+    } else if (!history.agrees(call, theirs.code(), theirs.count())) {
+      what = wording.collectives(call, rank, describe(call), peer, describe(theirs));
+    } else if (call == 1 || history.agrees(call - 1, theirs.earlierCode(), theirs.earlierCount())) {
+      what = wording.earlier(call, rank, peer, describe(call));
+    } else {
+      String earlier = Signature.describe(theirs.earlierCode(), theirs.earlierCount());
+      what = wording.collectives(call - 1, rank, describe(call - 1), peer, earlier);
     }
-    String earlier = Signature.describe(wire.codeOf(call - 1), wire.countOf(call - 1));
-    String theirEarlier = Signature.describe(theirs.earlierCode(), theirs.earlierCount());
     return Wording.differentCollectives(
-        earlier.equals(theirEarlier)
-            ? wording.earlier(call, rank, peer, mine)
-            : wording.collectives(call - 1, rank, earlier, peer, theirEarlier));
+        what + "; what rank " + peer + " called before is not known: it " + how);
+  }
+
+  /** The first collective in which this rank and a peer differ, as both know it. */
+  private NcclException describe(int peer, Wire.Difference theirs) {
+    long call = theirs.call();
+    String mine = describe(call);
+    String other = Signature.describe(theirs.code(), theirs.count());
+    String what;
+    if (wire.history().agrees(call, theirs.code(), theirs.count())) {
+      long[] counts = commonCounts(call);
+      int k = Arrays.mismatch(counts, theirs.counts());
+      what =
+          k >= 0 && k < Math.min(counts.length, theirs.counts().length)
+              ? wording.collectives(
+                  call,
+                  rank,
+                  Wording.withCount(mine, counts[k], k),
+                  peer,
+                  Wording.withCount(other, theirs.counts()[k], k))
+              : wording.earlier(call, rank, peer, mine);
+    } else {
+      what = wording.collectives(call, rank, mine, peer, other);
+    }
+    return Wording.differentCollectives(
+        call > 1 && call == theirs.since()
+            ? what + "; what they called before that is no longer known"
+            : what);
+  }
+
+  /**
+   * The counts of all ranks that this one called a collective with; empty if they are not known.
+   */
+  private long[] commonCounts(long call) {
+    long code = wire.history().code(call);
+    if (code == 0 || !Signature.operation(code).hasCommonCounts()) {
+      return NO_COUNTS;
+    }
+    long[] counts = new long[hosts.nranks()];
+    for (int k = 0; k < counts.length; k++) {
+      counts[k] = own.shownCount(rank, call, k);
+      if (counts[k] < 0) {
+        return NO_COUNTS;
+      }
+    }
+    return counts;
+  }
+
+  private String describe(long call) {
+    return Signature.describe(wire.history().code(call), wire.history().count(call));
   }
 
   private static String describe(Wire.Header theirs) {
@@ -420,10 +535,14 @@ public final class Span extends Outside {
 
   /** What every owner does last, including the daemon. */
   private void atEnd() {
-    NcclException lost = !isClosed && !isAsking && lookForLost() ? found : null;
-    if (lost != null) {
-      // Other ranks of this host may wait for that one even if this rank does not.
-      own.failUnlessClosed(lost);
+    if (!isClosed && !isAsking) {
+      boolean wasKnown = found != null;
+      settle();
+      boolean ignored = lookForLost();
+      if (found != null && !wasKnown) {
+        // Other ranks of this host may wait for that one even if this rank does not.
+        own.failUnlessClosed(found);
+      }
     }
     tellOthers();
   }

@@ -4,6 +4,7 @@ import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.net.Port;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.function.LongFunction;
@@ -47,14 +48,13 @@ final class Wire implements Port.Landing {
   static final int HEADER_BYTES = 56;
   static final int FRAME_BYTES = HEADER_BYTES + EAGER_BYTES;
 
-  /** How many collectives are remembered; a power of two. */
-  private static final int CALLS = 64;
-
   private static final int ANNOUNCEMENT = 1;
   private static final int REQUEST = 2;
   private static final int NOTE = 3;
   private static final int NEWS = 4;
   private static final int QUESTION = 5;
+  private static final int WORDS = 6;
+  private static final int DIFFERENCE = 7;
   private static final int LANE_SHIFT = 56;
   private static final int LANE_MASK = 15;
 
@@ -69,19 +69,31 @@ final class Wire implements Port.Landing {
   private static final int EARLIER_CODE = 40;
   private static final int EARLIER_COUNT = 48;
 
+  // Of what a rank says of the first collective that it called differently, before its counts.
+  private static final int SINCE = 8;
+  private static final int FIRST_CODE = 16;
+  private static final int FIRST_COUNT = 24;
+  private static final int DIFFERENCE_BYTES = 32;
+
   /** Hears of what is not as it must be. */
   interface Listener {
     /** A peer's transfer belongs to another operation, or has another size. */
     void contradiction(Transfer own, Header theirs);
 
     /** A peer has called another collective under a number than this rank. */
-    void contradiction(long call, long code, long count, int peer, Header theirs);
+    void contradiction(long call, int peer, Header theirs);
 
     /** A peer has something to say of a rank of its host. */
     void news(int peer, int of, MemorySegment news, long offset);
 
     /** A peer wants to hear of all ranks of this host. */
     void question(int peer);
+
+    /** The counts of all ranks that this one has called a collective with; empty if not known. */
+    long[] counts(long call);
+
+    /** A peer says where its calls differ first from those it was told of. */
+    void difference(int peer, Difference theirs);
 
     /** A peer has sent what no rank of this library sends. */
     void nonsense(int peer, String what);
@@ -101,6 +113,15 @@ final class Wire implements Port.Landing {
       long earlierCode,
       long earlierCount) {}
 
+  /**
+   * The first collective that a peer called differently, as it says.
+   *
+   * @param call its number; 0 if it knows of none
+   * @param since the first one that both remember
+   * @param counts of all ranks, where all ranks pass them; empty if the peer does not say
+   */
+  record Difference(long call, long since, long code, long count, long... counts) {}
+
   /** Memory outside the Java heap. */
   record Frames(MemorySegment segment, long offset) {}
 
@@ -109,13 +130,7 @@ final class Wire implements Port.Landing {
   private final Listener listener;
   private final @Nullable Link[] links;
 
-  /** The last collectives of this rank, by number. */
-  private final long[] calls = new long[CALLS];
-
-  private final int[] words = new int[CALLS];
-  private final long[] codes = new long[CALLS];
-  private final long[] counts = new long[CALLS];
-  private long latest;
+  private final CallHistory history = new CallHistory();
 
   /** Whether a link has heard of a collective that this rank has not called. */
   private boolean isAhead;
@@ -137,15 +152,10 @@ final class Wire implements Port.Landing {
 
   /** This rank is at a collective; what peers have said of it is compared. */
   void call(EngineWork w) {
-    if (latest == w.seq) {
+    if (history.latest() == w.seq) {
       return;
     }
-    latest = w.seq;
-    int place = (int) w.seq & CALLS - 1;
-    calls[place] = w.seq;
-    words[place] = w.signature;
-    codes[place] = w.code();
-    counts[place] = w.count;
+    history.add(w);
     if (isAhead) {
       isAhead = false;
       for (Link link : links) {
@@ -170,26 +180,19 @@ final class Wire implements Port.Landing {
     post(link, NOTE, 0);
   }
 
-  /** The code of a collective of this rank; 0 if it is not remembered. */
-  long codeOf(long call) {
-    int place = (int) call & CALLS - 1;
-    return calls[place] == call ? codes[place] : 0;
-  }
-
-  /** The count of one that is. */
-  long countOf(long call) {
-    return counts[(int) call & CALLS - 1];
+  /** The last collectives of this rank. */
+  CallHistory history() {
+    return history;
   }
 
   private void compare(Link link, Header heard) {
-    if (heard.call() > latest) {
+    if (heard.call() > history.latest()) {
       link.ahead = heard;
       isAhead = true;
       return;
     }
-    int place = (int) heard.call() & CALLS - 1;
-    if (calls[place] == heard.call() && words[place] != heard.word()) {
-      listener.contradiction(heard.call(), codes[place], counts[place], link.peer, heard);
+    if (history.has(heard.call()) && !history.hasWord(heard.call(), heard.word())) {
+      listener.contradiction(heard.call(), link.peer, heard);
     }
   }
 
@@ -387,8 +390,8 @@ final class Wire implements Port.Landing {
 
   private void writeCall(MemorySegment memory, long at, long call) {
     memory.set(LONG, at + CALL, call);
-    memory.set(LONG, at + EARLIER_CODE, call == 0 ? 0 : codeOf(call - 1));
-    memory.set(LONG, at + EARLIER_COUNT, countOf(call - 1));
+    memory.set(LONG, at + EARLIER_CODE, call == 0 ? 0 : history.code(call - 1));
+    memory.set(LONG, at + EARLIER_COUNT, history.count(call - 1));
   }
 
   private static void writeExpects(Link link) {
@@ -420,6 +423,14 @@ final class Wire implements Port.Landing {
       listener.question(peer);
       return;
     }
+    if (kind == WORDS && bytes > Long.BYTES && bytes <= CallHistory.WORDS_BYTES) {
+      answerWhere(peer, from, offset, bytes);
+      return;
+    }
+    if (kind == DIFFERENCE && bytes >= DIFFERENCE_BYTES && bytes <= FRAME_BYTES) {
+      listener.difference(peer, difference(from, offset, bytes));
+      return;
+    }
     int lane = (int) (tag >>> LANE_SHIFT) & LANE_MASK;
     if (lane >= LANES || bytes < HEADER_BYTES || bytes > FRAME_BYTES) {
       listener.nonsense(peer, "a message of kind " + kind + ", lane " + lane + ", " + bytes + " B");
@@ -429,7 +440,7 @@ final class Wire implements Port.Landing {
     link.peerExpects(from.get(INT, offset + EXPECTS));
     int seq = (int) tag;
     long call = from.get(LONG, offset + CALL);
-    if (lane != MESSAGES && call > 0 && isNews(call, from.get(INT, offset + WORD))) {
+    if (lane != MESSAGES && call > 0 && !history.hasWord(call, from.get(INT, offset + WORD))) {
       compare(link, header(from, offset));
     }
     switch (kind) {
@@ -460,12 +471,6 @@ final class Wire implements Port.Landing {
       case NOTE -> {}
       default -> listener.nonsense(peer, "a message of kind " + kind);
     }
-  }
-
-  /** Whether a peer says more than that it has called the same. */
-  private boolean isNews(long call, int word) {
-    int place = (int) call & CALLS - 1;
-    return calls[place] != call || words[place] != word;
   }
 
   private static Header header(MemorySegment from, long offset) {
@@ -533,6 +538,36 @@ final class Wire implements Port.Landing {
   /** Asks a peer for news of its host. */
   void ask(int peer) {
     port.post(peer, (long) QUESTION << Port.KIND_SHIFT, MemorySegment.NULL, 0, 0);
+  }
+
+  /** Asks a peer, which contradicts this rank, where its calls differ first from this rank's. */
+  void askWhere(int peer) {
+    MemorySegment words = history.words();
+    port.post(peer, (long) WORDS << Port.KIND_SHIFT, words, 0, words.byteSize());
+  }
+
+  private void answerWhere(int peer, MemorySegment words, long offset, long bytes) {
+    long call = history.firstDifference(words, offset, bytes);
+    long[] counts = listener.counts(call);
+    MemorySegment answer =
+        Arena.ofAuto().allocate(DIFFERENCE_BYTES + (long) counts.length * Long.BYTES);
+    answer.set(LONG, 0, call);
+    answer.set(LONG, SINCE, history.firstInBoth(words, offset));
+    answer.set(LONG, FIRST_CODE, history.code(call));
+    answer.set(LONG, FIRST_COUNT, history.count(call));
+    MemorySegment.copy(counts, 0, answer, LONG, DIFFERENCE_BYTES, counts.length);
+    port.post(peer, (long) DIFFERENCE << Port.KIND_SHIFT, answer, 0, answer.byteSize());
+  }
+
+  private static Difference difference(MemorySegment from, long offset, long bytes) {
+    long[] counts = new long[(int) (bytes - DIFFERENCE_BYTES) / Long.BYTES];
+    MemorySegment.copy(from, LONG, offset + DIFFERENCE_BYTES, counts, 0, counts.length);
+    return new Difference(
+        from.get(LONG, offset),
+        from.get(LONG, offset + SINCE),
+        from.get(LONG, offset + FIRST_CODE),
+        from.get(LONG, offset + FIRST_COUNT),
+        counts);
   }
 
   /** Lets leave what was sent, before what takes longer. */

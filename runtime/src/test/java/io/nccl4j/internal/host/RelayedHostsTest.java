@@ -9,6 +9,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.DeadlineException;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.Stream;
 import io.nccl4j.memory.MemoryPurpose;
@@ -16,6 +17,7 @@ import io.nccl4j.memory.MemoryReport;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Tag;
@@ -79,6 +81,43 @@ class RelayedHostsTest {
       if (ranks.relay.carried() == before) {
         return before;
       }
+    }
+  }
+
+  // ---- a contradiction
+
+  /**
+   * Where it began can't be asked of a rank that is stopped: what is known is said all the same.
+   */
+  @Test
+  void whoContradictsAndGoesSilentIsNamedSoon() throws Exception {
+    try (RelayedRanks ranks = new RelayedRanks(config(PATIENT), 1000, TWO)) {
+      ranks.sum(0, 1);
+      ranks.sum(1, 1);
+      ranks.streams.forEach(Stream::synchronize);
+      long before = settled(ranks);
+      ranks.sum(1, 300);
+      CompletableFuture<Void> other =
+          CompletableFuture.runAsync(
+              ranks.streams.get(1)::synchronize,
+              task -> Thread.ofPlatform().name("contradicting").start(task));
+      while (ranks.relay.carried() == before) {
+        LockSupport.parkNanos(1_000_000);
+      }
+      long ignored = settled(ranks);
+      ranks.relay.stall();
+      ranks.sum(0, 200);
+      long start = System.nanoTime();
+      MismatchException thrown =
+          assertThrows(MismatchException.class, ranks.streams.get(0)::synchronize);
+      long millis = (System.nanoTime() - start) / 1_000_000;
+      assertTrue(millis < 5000, millis + " ms");
+      for (String word : new String[] {"#2", "200 ", "300 ", "does not answer"}) {
+        assertTrue(thrown.getMessage().contains(word), thrown.getMessage());
+      }
+      ranks.relay.goOn();
+      Throwable cause = assertThrows(ExecutionException.class, other::get).getCause();
+      assertInstanceOf(MismatchException.class, cause);
     }
   }
 

@@ -27,6 +27,12 @@ public abstract class Outside {
      */
     void hear(int rank, MemorySegment news, long offset);
 
+    /**
+     * The elements for rank {@code of} that a rank of this host has called a collective with, where
+     * all ranks pass the counts of all; −1 if it shows them no longer.
+     */
+    long shownCount(int rank, long call, int of);
+
     /** Writes what there is to say of a rank of this host, {@link #NEWS_BYTES} bytes. */
     void say(int rank, MemorySegment news, long offset);
   }

@@ -36,12 +36,9 @@ public final class Ledger extends Padded {
       return operation().hasCommonCounts();
     }
 
-    /**
-     * Whether two ranks' calls can be the same collective; the counts of v-forms differ from rank
-     * to rank.
-     */
+    /** See {@link Signature#agree}. */
     public boolean agrees(Call other) {
-      return code == other.code && (operation().varies() || count == other.count);
+      return Signature.agree(code, count, other.code, other.count);
     }
   }
 

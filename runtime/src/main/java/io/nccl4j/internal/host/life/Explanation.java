@@ -120,9 +120,9 @@ public final class Explanation {
     return wording.collectives(
         one == null ? seq : one.seq(),
         a,
-        Ledger.describe(one) + withCount(a, seq, differing),
+        withCount(Ledger.describe(one), a, seq, differing),
         b,
-        Ledger.describe(other) + withCount(b, seq, differing));
+        withCount(Ledger.describe(other), b, seq, differing));
   }
 
   /** The first rank for which two ranks pass different counts, where all pass those of all. */
@@ -138,10 +138,8 @@ public final class Explanation {
     return -1;
   }
 
-  private String withCount(int k, long seq, int of) {
-    return of < 0
-        ? ""
-        : " with " + part.control().shownCount(k, seq, of) + " elements for rank " + of;
+  private String withCount(String call, int k, long seq, int of) {
+    return of < 0 ? call : Wording.withCount(call, part.control().shownCount(k, seq, of), of);
   }
 
   /** This rank's receive does not fit the peer's send. */

@@ -100,6 +100,11 @@ public final class Health implements Accord, Outside.Own {
   }
 
   @Override
+  public synchronized long shownCount(int k, long call, int of) {
+    return closed ? -1 : control.shownCount(k, call, of);
+  }
+
+  @Override
   public synchronized void hear(int other, MemorySegment news, long offset) {
     if (!closed) {
       News.read(control, other, news, offset);
