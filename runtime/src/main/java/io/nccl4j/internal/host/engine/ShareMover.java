@@ -245,9 +245,7 @@ final class ShareMover extends Padded {
     }
     int targets = foldTargets(w, scatter, at * size);
     HostHeap.Block block = null;
-    if (tuning.streams(w.operation, (to - from) * size)
-        && !w.staged
-        && (tuning.streamsInPlace() || isOutOfPlace(targets))) {
+    if (tuning.streams(w.operation, (to - from) * size) && !w.staged) {
       block = made();
     }
     long elements;
@@ -286,19 +284,6 @@ final class ShareMover extends Padded {
     for (int k = 0; k < targets; k++) {
       Copies.copyPart(block.segment(), block.offset(), outs[k], outOffsets[k], length, true);
     }
-  }
-
-  /** Whether no output is an input; where one is, its lines are in the caches anyway. */
-  private boolean isOutOfPlace(int targets) {
-    for (int t = 0; t < targets; t++) {
-      long to = outs[t].address() + outOffsets[t];
-      for (int k = 0; k < nranks; k++) {
-        if (ins[k].address() + inOffsets[k] == to) {
-          return false;
-        }
-      }
-    }
-    return true;
   }
 
   /** The block that results are made in; null where there is no memory for one. */

@@ -3,9 +3,7 @@ package io.nccl4j.internal.host.engine;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.InvalidUsageException;
-import io.nccl4j.internal.host.engine.TuningTable.Placement;
 import io.nccl4j.internal.host.engine.TuningTable.Row;
-import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Shape;
@@ -59,8 +57,7 @@ public final class Tuning {
           inline[i] = row.most();
         } else if (row.protocol() == Protocol.STREAM && !free && protocol == Protocol.STREAM) {
           streamed[i] = 0;
-        } else if (row.protocol() == Protocol.STREAM
-            && (!operation.reducing() || Kernels.streams())) {
+        } else if (row.protocol() == Protocol.STREAM) {
           streamed[i] = row.least();
         }
       }
@@ -143,11 +140,6 @@ public final class Tuning {
   /** Whether a share or block of so many bytes is written past the caches. */
   boolean streams(Operation operation, long bytes) {
     return bytes >= streamed[operation.number()];
-  }
-
-  /** Whether this is so even if an output is an input. */
-  boolean streamsInPlace() {
-    return protocol == Protocol.STREAM;
   }
 
   /** Whether all memory is staged. */
@@ -297,13 +289,8 @@ public final class Tuning {
       add(ranges, operation, "any", next, last, direct, forced);
     }
     if (switched < Long.MAX_VALUE) {
-      boolean apart = stream.placement() == Placement.OUT_OF_PLACE && !streamsInPlace();
-      String memory = apart ? Placement.OUT_OF_PLACE.label() : "any";
       long start = Math.max(next, switched);
-      add(ranges, operation, memory, start, Long.MAX_VALUE, stream, forced);
-      if (apart) {
-        add(ranges, operation, "in place", start, Long.MAX_VALUE, direct, forced);
-      }
+      add(ranges, operation, "any", start, Long.MAX_VALUE, stream, forced);
     }
     if (nranks > 1) {
       String memory = staged.placement().label();

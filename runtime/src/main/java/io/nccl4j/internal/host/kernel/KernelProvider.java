@@ -11,9 +11,6 @@ public interface KernelProvider {
   /** The kernel to use: a faster one, or {@code generic} itself, which has the same results. */
   FoldKernel kernel(DataType type, ReduceOp.Kind kind, BlockFold generic);
 
-  /** Bits of the vectors it folds in. */
-  int vectorBits();
-
   /** What this set is made of, for logs and reports. */
   String description();
 }

@@ -16,18 +16,11 @@ public final class Kernels {
   private static final String VECTOR_MODULE = "jdk.incubator.vector";
   private static final String VECTOR_KERNELS = "io.nccl4j.internal.host.vector.VectorKernels";
 
-  private static final int STREAMING_BITS = 512;
-
   private static final KernelProvider GENERIC =
       new KernelProvider() {
         @Override
         public FoldKernel kernel(DataType type, ReduceOp.Kind kind, BlockFold generic) {
           return generic;
-        }
-
-        @Override
-        public int vectorBits() {
-          return 0;
         }
 
         @Override
@@ -78,14 +71,6 @@ public final class Kernels {
   /** Which kernels were chosen and, if not the fastest, why: one line without a full stop. */
   public static String description() {
     return DESCRIPTION;
-  }
-
-  /**
-   * Whether it pays to fold large ranges into a block of memory that is then copied past the
-   * caches: the JVM copies so where vectors have 512 bits.
-   */
-  public static boolean streams() {
-    return PROVIDER.vectorBits() >= STREAMING_BITS;
   }
 
   /** The kernel that needs no optional module. */

@@ -47,13 +47,8 @@ public final class VectorKernels implements KernelProvider {
   }
 
   @Override
-  public int vectorBits() {
-    return FloatVector.SPECIES_PREFERRED.vectorBitSize();
-  }
-
-  @Override
   public String description() {
-    return "Vector API " + vectorBits() + " bit";
+    return "Vector API " + FloatVector.SPECIES_PREFERRED.vectorBitSize() + " bit";
   }
 
   private static @Nullable VectorSpecies<?> lanes(DataType type, ReduceOp.Kind kind) {
