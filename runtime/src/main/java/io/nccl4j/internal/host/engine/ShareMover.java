@@ -38,10 +38,10 @@ final class ShareMover extends Padded {
   private final Tuning tuning;
 
   /** Where results are made that are then copied past the caches; null until there are some. */
-  private HostHeap.@Nullable Block made;
+  private HostHeap.@Nullable Block results;
 
   /** Whether there was no memory for it. */
-  private boolean lacksMade;
+  private boolean lacksResults;
 
   /** Whether the blocks that this rank publishes have memory. */
   private boolean published;
@@ -50,8 +50,8 @@ final class ShareMover extends Padded {
   private final MemorySegment[] ins;
   private final long[] inOffsets;
   private final long[] outOffsets;
-  private final MemorySegment[] madeSegment = new MemorySegment[1];
-  private final long[] madeOffset = new long[1];
+  private final MemorySegment[] resultSegment = new MemorySegment[1];
+  private final long[] resultOffset = new long[1];
 
   private MemorySegment source = MemorySegment.NULL;
   private long sourceOffset;
@@ -246,7 +246,7 @@ final class ShareMover extends Padded {
     int targets = foldTargets(w, scatter, at * size);
     HostHeap.Block block = null;
     if (tuning.streams(w.operation, (to - from) * size) && !w.staged) {
-      block = made();
+      block = results();
     }
     long elements;
     if (block == null) {
@@ -277,9 +277,9 @@ final class ShareMover extends Padded {
 
   /** Folds into own memory, which the caches hold, and copies that past them. */
   private void stream(EngineWork w, HostHeap.Block block, int targets, long elements) {
-    madeSegment[0] = block.segment();
-    madeOffset[0] = block.offset();
-    fold(w, madeSegment, madeOffset, 1, elements);
+    resultSegment[0] = block.segment();
+    resultOffset[0] = block.offset();
+    fold(w, resultSegment, resultOffset, 1, elements);
     long length = elements * w.type.byteSize();
     for (int k = 0; k < targets; k++) {
       Copies.copyPart(block.segment(), block.offset(), outs[k], outOffsets[k], length, true);
@@ -287,25 +287,25 @@ final class ShareMover extends Padded {
   }
 
   /** The block that results are made in; null where there is no memory for one. */
-  private HostHeap.@Nullable Block made() {
-    if (made == null && !lacksMade) {
+  private HostHeap.@Nullable Block results() {
+    if (results == null && !lacksResults) {
       try {
-        made = view.heap.allocate(view.account, MemoryPurpose.STAGING, TuningTable.STREAM_CHUNK);
+        results = view.heap.allocate(view.account, MemoryPurpose.STAGING, TuningTable.STREAM_CHUNK);
       } catch (NcclException e) {
         // It is no failure: results go straight to the outputs then.
         LOG.info("no {} B to make results in: {}", TuningTable.STREAM_CHUNK, e.getMessage());
-        lacksMade = true;
+        lacksResults = true;
       }
     }
-    return made;
+    return results;
   }
 
   /** Frees that block. */
   void close() {
-    if (made != null) {
-      view.heap.free(made);
-      made = null;
-      lacksMade = true;
+    if (results != null) {
+      view.heap.free(results);
+      results = null;
+      lacksResults = true;
     }
   }
 
