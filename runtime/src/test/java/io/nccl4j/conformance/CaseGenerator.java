@@ -96,6 +96,10 @@ final class CaseGenerator {
     generator.add(Op.ALL_REDUCE, DataType.FLOAT32, Reduction.SUM, longer);
     generator.add(Op.ALL_REDUCE, DataType.FLOAT64, Reduction.AVG, longer);
     generator.add(Op.ALL_REDUCE, DataType.INT64, Reduction.SUM, 3 * longer);
+    generator.add(Op.ALL_REDUCE, DataType.FLOAT32, Reduction.SCALED, longer);
+    generator.add(Op.ALL_REDUCE, DataType.FLOAT64, Reduction.SCALED, 128 << 10);
+    generator.add(Op.REDUCE, DataType.INT8, Reduction.SCALED, 512 << 10);
+    generator.add(Op.REDUCE_SCATTER, DataType.INT32, Reduction.SCALED, longer);
     generator.add(Op.REDUCE_SCATTER, DataType.FLOAT32, Reduction.PROD, longer);
     generator.add(Op.BROADCAST, DataType.FLOAT32, Reduction.SUM, longer);
     generator.add(Op.ALL_GATHER, DataType.INT8, Reduction.SUM, longer + 1);

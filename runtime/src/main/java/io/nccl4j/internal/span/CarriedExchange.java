@@ -7,6 +7,7 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.kernel.Copies;
 import io.nccl4j.internal.host.kernel.Kernels;
 import io.nccl4j.internal.operation.Party;
+import io.nccl4j.internal.spi.Scalars;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -17,6 +18,7 @@ import java.lang.foreign.MemorySegment;
  */
 final class CarriedExchange {
   private static final int DEPTH = 8;
+  private static final ReduceOp UNSCALED = ReduceOp.preMulSum(1L);
   private static final long MOST_WINDOW_BYTES = 512 << 10;
   private static final long LEAST_WINDOW_BYTES = 4 << 10;
   private static final long ALL_WINDOWS_BYTES = 4 << 20;
@@ -40,6 +42,9 @@ final class CarriedExchange {
   private final long[] inOffsets;
   private final MemorySegment[] outs;
   private final long[] outOffsets;
+
+  /** What a carry, if there is one, and this host's inputs are scaled with. */
+  private final long[] ownScalars;
 
   // Where the current collective is.
   private long begun;
@@ -76,6 +81,7 @@ final class CarriedExchange {
     inOffsets = new long[nranks];
     outs = new MemorySegment[here];
     outOffsets = new long[here];
+    ownScalars = new long[1 + here];
   }
 
   /** As {@link io.nccl4j.internal.host.engine.Outside#move}. */
@@ -113,7 +119,7 @@ final class CarriedExchange {
       if (rail == 0 && w.operation.isRooted()) {
         mention(w);
       }
-      if (w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM) {
+      if (isScaled(w)) {
         scalars.begin(w, engine);
       }
     }
@@ -248,7 +254,7 @@ final class CarriedExchange {
     if (window.inputs.isSending) {
       return true;
     }
-    boolean passes = window.route == Route.CHAIN && !isFirstAlone(window);
+    boolean passes = window.route == Route.CHAIN && !isFirstAlone(window, w);
     int number = 0;
     for (int h = 0; h < hosts.count(); h++) {
       int count = h == host ? 0 : inputs(window, host, h);
@@ -275,9 +281,13 @@ final class CarriedExchange {
     return true;
   }
 
-  /** Whether a chain begins here with the input of one rank: there is nothing to fold. */
-  private boolean isFirstAlone(Window window) {
-    return window.route == Route.CHAIN && host == 0 && hosts.size(host) == 1;
+  /** Whether a chain begins here with the input of one rank, as it is: there is nothing to fold. */
+  private boolean isFirstAlone(Window window, EngineWork w) {
+    return window.route == Route.CHAIN && host == 0 && hosts.size(host) == 1 && !isScaled(w);
+  }
+
+  private static boolean isScaled(EngineWork w) {
+    return w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM;
   }
 
   private boolean receiveResult(Window window, EngineWork w, CollectiveEngine engine) {
@@ -403,7 +413,7 @@ final class CarriedExchange {
         }
       }
       case CHAIN -> {
-        if (!isFirstAlone(window)) {
+        if (!isFirstAlone(window, w)) {
           foldOn(window, w, engine);
         }
       }
@@ -424,7 +434,7 @@ final class CarriedExchange {
         }
       }
     }
-    fold(window, w, engine, nranks, targets(window, w, engine));
+    fold(window, w, engine, nranks, targets(window, w, engine), scalars.scalars());
   }
 
   /** This host's inputs into the carry of those before. */
@@ -433,9 +443,12 @@ final class CarriedExchange {
     if (host > 0) {
       ins[0] = scratch.segment();
       inOffsets[0] = input(window, 0);
+      // What has been scaled stays what it is.
+      ownScalars[0] = Scalars.of(w.type, UNSCALED);
       count = 1;
     }
     for (int i = 0; i < hosts.size(host); i++, count++) {
+      ownScalars[count] = scalars.scalars()[hosts.rank(host, i)];
       ins[count] = engine.in(i);
       inOffsets[count] = engine.inOffset(i) + inStart(window, w);
     }
@@ -446,13 +459,13 @@ final class CarriedExchange {
       outs[0] = scratch.segment();
       outOffsets[0] = carry(window);
     }
-    fold(window, w, engine, count, targets);
+    fold(window, w, engine, count, targets, ownScalars);
   }
 
-  private void fold(Window window, EngineWork w, CollectiveEngine engine, int count, int targets) {
+  private void fold(
+      Window window, EngineWork w, CollectiveEngine engine, int count, int targets, long[] by) {
     // What was sent leaves meanwhile.
     wire.flush();
-    boolean scaled = w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM;
     Kernels.get(w.type, w.op.kind())
         .fold(
             ins,
@@ -462,7 +475,7 @@ final class CarriedExchange {
             outOffsets,
             targets,
             window.elements,
-            scaled ? scalars.scalars() : null,
+            isScaled(w) ? by : null,
             engine.scratch());
   }
 

@@ -48,12 +48,12 @@ enum Route {
   private static boolean carries(DataType type, ReduceOp.Kind kind) {
     return switch (kind) {
       case MIN, MAX -> true;
-      case SUM, PROD ->
+      case SUM, PROD, PRE_MUL_SUM ->
           switch (type) {
             case INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT32, FLOAT64 -> true;
             case FLOAT16, BFLOAT16, FLOAT8_E4M3, FLOAT8_E5M2 -> false;
           };
-      case AVG, PRE_MUL_SUM -> false;
+      case AVG -> false;
     };
   }
 }
