@@ -73,8 +73,8 @@ class NcclOptionsTest {
     CommunicatorConfig plain = CommunicatorConfig.defaults();
     CommunicatorConfig given =
         CommunicatorConfig.builder().with(NcclOptions.builder().maxCtas(3).build()).build();
-    assertEquals(8, plain.settings().size());
-    assertEquals(8 + NcclOptions.Option.values().length, given.settings().size());
+    assertEquals(10, plain.settings().size());
+    assertEquals(10 + NcclOptions.Option.values().length, given.settings().size());
     assertEquals(3, NcclOptions.of(given).value(NcclOptions.Option.MAX_CTAS).orElseThrow());
     assertTrue(NcclOptions.of(plain).value(NcclOptions.Option.MAX_CTAS).isEmpty());
   }

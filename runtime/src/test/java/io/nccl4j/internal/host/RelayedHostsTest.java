@@ -139,6 +139,7 @@ class RelayedHostsTest {
     try (RelayedRanks ranks = new RelayedRanks(config(PATIENT), count, TWO);
         DeviceBuffer from = ranks.get(0).device().allocate(DataType.INT32, count)) {
       long[] before = {networkBytes(ranks, 0), networkBytes(ranks, 1)};
+      long joined = settled(ranks);
       CompletableFuture<Void> sender =
           CompletableFuture.runAsync(
               () -> {
@@ -149,6 +150,9 @@ class RelayedHostsTest {
                 }
               },
               task -> Thread.ofPlatform().name("sender").start(task));
+      while (ranks.relay.carried() == joined) {
+        LockSupport.parkNanos(1_000_000);
+      }
       long carried = settled(ranks);
       assertTrue(!sender.isDone(), "the sender waits for nobody");
       assertTrue(carried < 2 * LANE_BYTES, carried + " bytes were sent");
