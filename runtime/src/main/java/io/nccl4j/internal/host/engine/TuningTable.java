@@ -66,7 +66,7 @@ final class TuningTable {
    * @param operations which it is for
    * @param leastRanks from how many ranks on
    * @param mostRanks up to how many
-   * @param hosts whether it is also for ranks of several hosts
+   * @param hosts whether it is also for ranks of several hosts; of messages those that stay on one
    * @param measure what the limits count
    * @param least from how many bytes on
    * @param most up to how many
@@ -116,7 +116,7 @@ final class TuningTable {
               TuningTable::isMessage,
               1,
               ALL,
-              false,
+              true,
               Placement.ANY,
               Measure.PAYLOAD,
               0,
@@ -140,7 +140,7 @@ final class TuningTable {
               TuningTable::isMessage,
               1,
               ALL,
-              false,
+              true,
               Placement.PRIVATE,
               Measure.PAYLOAD,
               0,
