@@ -46,7 +46,7 @@ final class Format {
     boolean clean = format.texts() & format.java();
     if (!clean) {
       System.err.println(
-          "layout differs in the files above; 'mvn -N verify -Dformat=write' fixes it");
+          "layout differs in the files above; 'mvn verify -pl config -Dformat=write' fixes it");
       System.exit(1);
     }
   }

@@ -101,7 +101,7 @@ class ProcessRunTest {
               .errLines()
               .contains("nccl4j: rank 1 (process " + pid + ") ended with signal 9 (KILL)"),
           read(parent.err()));
-      Jvm.awaitEnd(children, 3000);
+      Jvm.awaitEnd(children, 10_000);
     }
   }
 
@@ -120,7 +120,7 @@ class ProcessRunTest {
       List<ProcessHandle> children = parent.awaitChildren(2);
       parent.awaitLine("           8");
       parent.process().destroyForcibly();
-      Jvm.awaitEnd(children, 3000);
+      Jvm.awaitEnd(children, 10_000);
     }
   }
 
@@ -144,7 +144,7 @@ class ProcessRunTest {
       String pid = Long.toString(parent.process().pid());
       assertEquals(0, new ProcessBuilder("kill", "-" + signal, pid).start().waitFor());
       assertEquals(128 + number, parent.await());
-      Jvm.awaitEnd(children, 3000);
+      Jvm.awaitEnd(children, 10_000);
     }
   }
 
