@@ -9,6 +9,7 @@ import io.nccl4j.BackendInfo.TuningInfo;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Provider;
 import io.nccl4j.bench.machine.ByteSize;
+import io.nccl4j.bench.options.Setup;
 import io.nccl4j.bench.output.InfoJson;
 import java.io.PrintStream;
 import java.util.ArrayList;
@@ -100,17 +101,11 @@ final class InfoCommand extends Subcommand {
   }
 
   private Integer showTuning() {
-    CommunicatorConfig.Builder config = CommunicatorConfig.builder();
-    if (algorithm != null) {
-      config.algorithm(algorithm);
-    }
-    if (protocol != null) {
-      config.protocol(protocol);
-    }
+    CommunicatorConfig config = Setup.standard().forcing(algorithm, protocol).config();
     // What NCCL is told, NCCL alone can judge.
     Backend asked = Backend.ofLabel(backend);
     Backend shown = asked == Backend.AUTO ? Backend.HOST : asked;
-    List<TuningInfo> rows = shown.tuning(nranks, config.build());
+    List<TuningInfo> rows = shown.tuning(nranks, config);
     if (json) {
       InfoJson.writeTuning(context.out(), Provider.get().version(), shown, nranks, rows);
     } else if (rows.isEmpty()) {

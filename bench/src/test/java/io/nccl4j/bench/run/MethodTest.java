@@ -257,17 +257,7 @@ class MethodTest {
   @CsvSource({"2, 1", "1, 2", "2, 2"})
   void threadsMayJoinByThemselves(int threads, int gpus) throws InterruptedException {
     Setup setup =
-        new Setup(
-            true,
-            false,
-            20,
-            Setup.Registration.NONE,
-            null,
-            DeviceImplementation.NONE,
-            -1,
-            null,
-            null,
-            null);
+        new Setup(true, false, 20, Setup.Registration.NONE, null, DeviceImplementation.NONE);
     Options options = options(threads, gpus).setup(setup).build();
     assertTrue(run(Programs.allReduce(), options, new Counter()).correct());
   }
@@ -290,17 +280,7 @@ class MethodTest {
           }
         };
     Setup setup =
-        new Setup(
-            false,
-            false,
-            1,
-            Setup.Registration.NONE,
-            null,
-            DeviceImplementation.NONE,
-            -1,
-            null,
-            null,
-            null);
+        new Setup(false, false, 1, Setup.Registration.NONE, null, DeviceImplementation.NONE);
     Options options = options(2, 1).setup(setup).check(0).build();
     assertThrows(DeadlineException.class, () -> run(hanging, options, new Counter()));
   }

@@ -138,7 +138,7 @@ public final class LaneEngine extends Padded {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
     } else {
       boolean local = view.local(peer) != null;
-      // What is empty has no chunk whose arrival could be seen.
+      // An empty message has no chunk whose arrival could be seen.
       w.staged = bytes(w) > 0 && (tuning.isStaged() || !local && !buffer.isShared());
       if (w.staged) {
         control.setPlain(slot + Layout.LANE_OFFSET, bounce(peer).offset());
