@@ -35,14 +35,6 @@ final class TuningTable {
 
   private static final int ALL = Layout.MAX_RANKS;
 
-  /** Whose bytes a limit counts. */
-  enum Measure {
-    /** All that a rank sends: of reduceScatter, allToAll and scatter the blocks for all ranks. */
-    PAYLOAD,
-    /** What one rank makes or moves at a time: its share for all ranks, or one block. */
-    PART
-  }
-
   /** Which memory a row is for. */
   enum Placement {
     ANY("any"),
@@ -67,9 +59,9 @@ final class TuningTable {
    * @param leastRanks from how many ranks on
    * @param mostRanks up to how many
    * @param hosts whether it is also for ranks of several hosts; of messages those that stay on one
-   * @param measure what the limits count
-   * @param least from how many bytes on
-   * @param most up to how many
+   * @param least from how many bytes on: of STREAM of one share or block, else of all that a rank
+   *     sends, of reduceScatter, allToAll and scatter the blocks for all ranks
+   * @param most up to how many, likewise
    * @param chunk bytes that are moved at once, of each buffer
    * @param why in words
    */
@@ -79,7 +71,6 @@ final class TuningTable {
       int mostRanks,
       boolean hosts,
       Placement placement,
-      Measure measure,
       long least,
       long most,
       Protocol protocol,
@@ -106,7 +97,6 @@ final class TuningTable {
               ALL,
               false,
               Placement.ANY,
-              Measure.PAYLOAD,
               0,
               Layout.OUTBOX_PAYLOAD,
               Protocol.LL,
@@ -118,7 +108,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.ANY,
-              Measure.PAYLOAD,
               0,
               Layout.LANE_PAYLOAD,
               Protocol.LL,
@@ -130,7 +119,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.PRIVATE,
-              Measure.PAYLOAD,
               0,
               Long.MAX_VALUE,
               Protocol.STAGED,
@@ -142,7 +130,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.PRIVATE,
-              Measure.PAYLOAD,
               0,
               Long.MAX_VALUE,
               Protocol.STAGED,
@@ -154,7 +141,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.ANY,
-              Measure.PART,
               NEVER,
               Long.MAX_VALUE,
               Protocol.STREAM,
@@ -166,7 +152,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.ANY,
-              Measure.PART,
               16 << 20,
               Long.MAX_VALUE,
               Protocol.STREAM,
@@ -178,7 +163,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.ANY,
-              Measure.PAYLOAD,
               0,
               Long.MAX_VALUE,
               Protocol.DIRECT,
@@ -190,7 +174,6 @@ final class TuningTable {
               ALL,
               true,
               Placement.ANY,
-              Measure.PAYLOAD,
               0,
               Long.MAX_VALUE,
               Protocol.DIRECT,
