@@ -245,6 +245,11 @@ void nn_reduce(void *into, const void *from, size_t count, ncclDataType_t type, 
     case ncclUint64:
       REDUCE_INTS(uint64_t, uint64_t);
       break;
+    case ncclFloat32:
+      for (size_t i = 0; i < count; i++) {
+        ((float *)into)[i] = combine_floats(((float *)into)[i], ((const float *)from)[i], op);
+      }
+      break;
     case ncclFloat64:
       for (size_t i = 0; i < count; i++) {
         ((double *)into)[i] = combine(((double *)into)[i], ((const double *)from)[i], op);

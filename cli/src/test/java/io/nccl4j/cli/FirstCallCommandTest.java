@@ -20,14 +20,14 @@ class FirstCallCommandTest {
   @TempDir Path folder;
 
   /**
-   * One pair with and one without: whatever the machine does, the code of an allReduce takes long
+   * Three pairs with and three without: whatever the machine does, the code of an allReduce takes long
    * to load and compile, and none of that is left after a warm-up.
    */
   @Test
   void theFirstCallAfterAWarmUpIsFast() throws Exception {
     Path json = folder.resolve("first.json");
     try (Jvm jvm =
-        Jvm.start(folder, "first", Map.of(), "selftest first-call --pairs 1 -J " + json)) {
+        Jvm.start(folder, "first", Map.of(), "selftest first-call --pairs 3 -J " + json)) {
       jvm.await();
       List<String> rows = jvm.rows();
       assertEquals(2, rows.size(), jvm::said);

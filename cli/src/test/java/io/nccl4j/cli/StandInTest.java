@@ -38,6 +38,8 @@ class StandInTest {
     environment.put("NCCL4J_CUDA_LIBRARY", libraries.cuda().toString());
     environment.put("NCCL4J_NCCL_LIBRARY", libraries.nccl().toString());
     environment.put("STANDIN_CUDA_DEVICES", "2");
+    // The stand-in's devices are threads of the same process, which need the processors.
+    environment.put("NCCL4J_WAIT", "sleep");
     environment.putAll(more);
     return Jvm.start(folder, "run", environment, line);
   }

@@ -36,6 +36,10 @@ public final class FirstCall {
 
   private static final int RANKS = 2;
   private static final int STEADY_WARM_UP = 20_000;
+
+  /** The same in a JVM without the optimizing compiler, whose other one is done after 2,000. */
+  private static final int PLAIN_WARM_UP = 3000;
+
   private static final int SAMPLES = 4000;
   private static final int REHEARSALS = 3;
   private static final int ALIGNMENTS = 5;
@@ -204,7 +208,8 @@ public final class FirstCall {
   }
 
   private Times steady(Kind operation, long first) {
-    for (int i = 0; i < STEADY_WARM_UP; i++) {
+    int calls = CompilerThreads.optimize() ? STEADY_WARM_UP : PLAIN_WARM_UP;
+    for (int i = 0; i < calls; i++) {
       call(operation);
     }
     CompilerThreads.awaitIdle();
