@@ -115,7 +115,7 @@ final class InfoCommand extends Subcommand {
               shown.label()
                   + ": NCCL chooses; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=TUNING shows what");
     } else {
-      TuningTable.print(context.out(), shown, nranks, rows);
+      TuningWriter.print(context.out(), shown, nranks, rows);
     }
     return ExitCode.OK.number();
   }

@@ -4,13 +4,19 @@ import io.nccl4j.bench.program.Program;
 import io.nccl4j.bench.program.Programs;
 import java.io.PrintStream;
 import java.io.PrintWriter;
-import java.util.List;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.Map;
+import java.util.Set;
+import java.util.function.Supplier;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
 /** The entry point of the command line. */
 public final class Main {
+  /** A command that is about all others. */
+  private static final String COMPLETION = "completion";
+
   private final Map<String, String> environment;
   private final PrintStream out;
   private final PrintStream err;
@@ -61,24 +67,9 @@ public final class Main {
     Nccl4jCommand top = new Nccl4jCommand();
     Context context = new Context(environment, out, err, Main.class);
     CommandLine commandLine = new CommandLine(top);
-    commandLine.addSubcommand(new InfoCommand(context, top));
-    commandLine.addSubcommand(new DoctorCommand(context));
-    commandLine.addSubcommand(new MemoryCommand(context));
-    programs(arguments)
-        .forEach(program -> commandLine.addSubcommand(BenchCommand.of(context, program)));
+    named(commands(context, top), arguments)
+        .forEach(command -> commandLine.addSubcommand(command.get()));
     commandLine
-        .addSubcommand(RunCommand.of(context))
-        .addSubcommand(new CompareCommand(context))
-        .addSubcommand(new TurnsCommand(context))
-        .addSubcommand(new ReportCommand(context))
-        .addSubcommand(
-            new CommandLine(new SelftestCommand(context))
-                .addSubcommand(new FifoLeakCommand(context))
-                .addSubcommand(new FirstCallCommand(context))
-                .addSubcommand(new SoakCommand(context)))
-        .addSubcommand(
-            new CommandLine(new JmhCommand()).setUnmatchedOptionsArePositionalParams(true))
-        .addSubcommand(new CompletionCommand(context))
         .setOut(new PrintWriter(out, true, out.charset()))
         .setErr(new PrintWriter(err, true, err.charset()))
         .setParameterExceptionHandler(this::badOption)
@@ -90,19 +81,44 @@ public final class Main {
     }
   }
 
+  /** All commands by their names, in the order in which help lists them. */
+  private static Map<String, Supplier<Object>> commands(Context context, Nccl4jCommand top) {
+    Map<String, Supplier<Object>> commands = new LinkedHashMap<>();
+    commands.put("info", () -> new InfoCommand(context, top));
+    commands.put("doctor", () -> new DoctorCommand(context));
+    commands.put("memory", () -> new MemoryCommand(context));
+    for (Program program : Programs.all()) {
+      Supplier<Object> command = () -> BenchCommand.of(context, program);
+      commands.put(program.command(), command);
+      commands.put(program.testsName(), command);
+    }
+    commands.put("run", () -> RunCommand.of(context));
+    commands.put("compare", () -> new CompareCommand(context));
+    commands.put("turns", () -> new TurnsCommand(context));
+    commands.put("report", () -> new ReportCommand(context));
+    commands.put(
+        "selftest",
+        () ->
+            new CommandLine(new SelftestCommand(context))
+                .addSubcommand(new FifoLeakCommand(context))
+                .addSubcommand(new FirstCallCommand(context))
+                .addSubcommand(new SoakCommand(context)));
+    commands.put(
+        "jmh",
+        () -> new CommandLine(new JmhCommand()).setUnmatchedOptionsArePositionalParams(true));
+    commands.put(COMPLETION, () -> new CompletionCommand(context));
+    return commands;
+  }
+
   /**
    * The one that is named first, without the others, whose options take a while to read; or all.
    */
-  private static List<Program> programs(String... arguments) {
-    List<Program> named =
-        Programs.all().stream()
-            .filter(
-                program ->
-                    arguments.length > 0
-                        && (program.command().equals(arguments[0])
-                            || program.testsName().equals(arguments[0])))
-            .toList();
-    return named.isEmpty() ? Programs.all() : named;
+  private static Set<Supplier<Object>> named(
+      Map<String, Supplier<Object>> commands, String... arguments) {
+    Supplier<Object> named = arguments.length == 0 ? null : commands.get(arguments[0]);
+    return named == null || arguments[0].equals(COMPLETION)
+        ? new LinkedHashSet<>(commands.values())
+        : Set.of(named);
   }
 
   private int badOption(ParameterException e, String[] arguments) {

@@ -20,8 +20,8 @@ class FirstCallCommandTest {
   @TempDir Path folder;
 
   /**
-   * Three pairs with and three without: whatever the machine does, the code of an allReduce takes long
-   * to load and compile, and none of that is left after a warm-up.
+   * Three pairs with and three without: whatever the machine does, the code of an allReduce takes
+   * long to load and compile, and none of that is left after a warm-up.
    */
   @Test
   void theFirstCallAfterAWarmUpIsFast() throws Exception {

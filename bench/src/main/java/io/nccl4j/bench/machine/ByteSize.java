@@ -18,6 +18,7 @@ public final class ByteSize {
   public static final long GIB = 1L << 30;
 
   private static final String[] UNITS = {"B", "KiB", "MiB", "GiB", "TiB"};
+  private static final int LARGEST_SUFFIX = 3;
   private static final int STEP = 1024;
   private static final Pattern FORM =
       Pattern.compile("([0-9]{1,18}(?:\\.[0-9]{1,18})?)([KMG]?)(?:I?B)?");
@@ -70,6 +71,16 @@ public final class ByteSize {
     }
     String format = value == Math.rint(value) ? "%.0f %s" : "%.2f %s";
     return String.format(Locale.ROOT, format, value, UNITS[unit]);
+  }
+
+  /** As {@link #parse} reads it, in the largest unit of which it is a multiple: {@code 32M}. */
+  public static String option(long bytes) {
+    int unit = 0;
+    while (bytes > 0 && bytes % STEP == 0 && unit < LARGEST_SUFFIX) {
+      bytes /= STEP;
+      unit++;
+    }
+    return unit == 0 ? String.valueOf(bytes) : bytes + UNITS[unit].substring(0, 1);
   }
 
   private static InvalidArgumentException bad(String text) {

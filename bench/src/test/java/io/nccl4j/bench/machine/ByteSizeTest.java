@@ -43,6 +43,20 @@ class ByteSizeTest {
   }
 
   @ParameterizedTest
+  @CsvSource({
+    "0, 0",
+    "1000, 1000",
+    "1536, 1536",
+    "4096, 4K",
+    "33554432, 32M",
+    "2199023255552, 2048G"
+  })
+  void printsSizesAsOptions(long bytes, String text) {
+    assertEquals(text, ByteSize.option(bytes));
+    assertEquals(bytes, ByteSize.parse(text));
+  }
+
+  @ParameterizedTest
   @ValueSource(
       strings = {
         "",

@@ -6,12 +6,11 @@ import io.nccl4j.bench.machine.ByteSize;
 import java.io.PrintStream;
 import java.util.List;
 
-/** The table of {@code info --tuning}. */
-final class TuningTable {
-  private static final long KIB = 1L << 10;
+/** Prints the table of {@code info --tuning}. */
+final class TuningWriter {
   private static final String FORMAT = "%-15s %9s %9s  %-18s %-5s  %-6s %6s  %s%n";
 
-  private TuningTable() {}
+  private TuningWriter() {}
 
   /** Prints a line for each row, and what the columns are. */
   static void print(PrintStream out, Backend backend, int nranks, List<TuningInfo> rows) {
@@ -24,21 +23,13 @@ final class TuningTable {
       out.printf(
           FORMAT,
           row.operation(),
-          size(row.leastBytes()),
-          row.mostBytes() == Long.MAX_VALUE ? "-" : size(row.mostBytes()),
+          ByteSize.option(row.leastBytes()),
+          row.mostBytes() == Long.MAX_VALUE ? "-" : ByteSize.option(row.mostBytes()),
           row.memory(),
           row.algorithm(),
           row.protocol(),
-          size(row.chunkBytes()),
+          ByteSize.option(row.chunkBytes()),
           row.reason());
     }
-  }
-
-  /** In the largest unit that it is a multiple of. */
-  private static String size(long bytes) {
-    if (bytes > 0 && bytes % ByteSize.MIB == 0) {
-      return bytes / ByteSize.MIB + "M";
-    }
-    return bytes > 0 && bytes % KIB == 0 ? bytes / KIB + "K" : String.valueOf(bytes);
   }
 }
