@@ -24,7 +24,8 @@ final class Format {
   private static final Set<String> SKIPPED = Set.of(".git", "target", "generated", "node_modules");
   private static final Set<String> TEXTS =
       Set.of("md", "sh", "xml", "properties", "yml", "yaml", "c", "h");
-  private static final Set<String> SCRIPTS = Set.of("nccl4j", "run", "NOTICE", "maven.config");
+  private static final Set<String> SCRIPTS =
+      Set.of("nccl4j", "run", "NOTICE", "maven.config", "jvm.config");
 
   private final Path root;
   private final boolean write;

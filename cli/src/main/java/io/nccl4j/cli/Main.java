@@ -7,16 +7,12 @@ import java.io.PrintWriter;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.Map;
-import java.util.Set;
 import java.util.function.Supplier;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
 /** The entry point of the command line. */
 public final class Main {
-  /** A command that is about all others. */
-  private static final String COMPLETION = "completion";
-
   private final Map<String, String> environment;
   private final PrintStream out;
   private final PrintStream err;
@@ -67,8 +63,16 @@ public final class Main {
     Nccl4jCommand top = new Nccl4jCommand();
     Context context = new Context(environment, out, err, Main.class);
     CommandLine commandLine = new CommandLine(top);
-    named(commands(context, top), arguments)
-        .forEach(command -> commandLine.addSubcommand(command.get()));
+    Map<String, Supplier<Object>> commands = commands(context, top);
+    Supplier<Object> named = arguments.length == 0 ? null : commands.get(arguments[0]);
+    if (named != null) {
+      // The options of all others take a while to read.
+      commandLine.addSubcommand(named.get());
+    } else {
+      new LinkedHashSet<>(commands.values())
+          .forEach(command -> commandLine.addSubcommand(command.get()));
+      commandLine.addSubcommand(new CompletionCommand(context));
+    }
     commandLine
         .setOut(new PrintWriter(out, true, out.charset()))
         .setErr(new PrintWriter(err, true, err.charset()))
@@ -81,7 +85,10 @@ public final class Main {
     }
   }
 
-  /** All commands by their names, in the order in which help lists them. */
+  /**
+   * The commands by their names, in the order in which help lists them; without {@code completion},
+   * which is about all of them.
+   */
   private static Map<String, Supplier<Object>> commands(Context context, Nccl4jCommand top) {
     Map<String, Supplier<Object>> commands = new LinkedHashMap<>();
     commands.put("info", () -> new InfoCommand(context, top));
@@ -106,19 +113,7 @@ public final class Main {
     commands.put(
         "jmh",
         () -> new CommandLine(new JmhCommand()).setUnmatchedOptionsArePositionalParams(true));
-    commands.put(COMPLETION, () -> new CompletionCommand(context));
     return commands;
-  }
-
-  /**
-   * The one that is named first, without the others, whose options take a while to read; or all.
-   */
-  private static Set<Supplier<Object>> named(
-      Map<String, Supplier<Object>> commands, String... arguments) {
-    Supplier<Object> named = arguments.length == 0 ? null : commands.get(arguments[0]);
-    return named == null || arguments[0].equals(COMPLETION)
-        ? new LinkedHashSet<>(commands.values())
-        : Set.of(named);
   }
 
   private int badOption(ParameterException e, String[] arguments) {

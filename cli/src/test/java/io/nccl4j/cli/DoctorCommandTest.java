@@ -87,11 +87,7 @@ class DoctorCommandTest {
 
   @Test
   void librariesAndGpusAreExamined() throws Exception {
-    StandIn libraries = StandIn.require();
-    Map<String, String> environment = new HashMap<>();
-    environment.put("NCCL4J_CUDA_LIBRARY", libraries.cuda().toString());
-    environment.put("NCCL4J_NCCL_LIBRARY", libraries.nccl().toString());
-    environment.put("STANDIN_CUDA_DEVICES", "2");
+    Map<String, String> environment = new HashMap<>(StandIn.require().childEnvironment(2));
     environment.put("NCCL_WORK_FIFO_DEPTH", "1024");
     JsonNode json = examine(environment, 0, "doctor --backend cuda --json");
     assertEquals("ok", check(json, "cuda").get("status").textValue());

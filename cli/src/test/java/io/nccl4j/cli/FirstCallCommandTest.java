@@ -20,8 +20,9 @@ class FirstCallCommandTest {
   @TempDir Path folder;
 
   /**
-   * Three pairs with and three without: whatever the machine does, the code of an allReduce takes
-   * long to load and compile, and none of that is left after a warm-up.
+   * Compares medians of three pairs of processes with a warm-up and three without. However busy the
+   * machine is, a first allReduce takes long without one, because its code must be loaded and
+   * compiled; after a warm-up nothing of that is left.
    */
   @Test
   void theFirstCallAfterAWarmUpIsFast() throws Exception {

@@ -125,11 +125,7 @@ class SharedMemoryTest {
   }
 
   private static Map<String, String> ncclWithoutPeers() {
-    StandIn libraries = StandIn.require();
-    Map<String, String> environment = new HashMap<>();
-    environment.put("NCCL4J_CUDA_LIBRARY", libraries.cuda().toString());
-    environment.put("NCCL4J_NCCL_LIBRARY", libraries.nccl().toString());
-    environment.put("STANDIN_CUDA_DEVICES", "2");
+    Map<String, String> environment = new HashMap<>(StandIn.require().childEnvironment(2));
     environment.put("NCCL_P2P_DISABLE", "1");
     environment.put("NCCL_CUMEM_HOST_ENABLE", "0");
     return environment;

@@ -34,12 +34,7 @@ class StandInTest {
   }
 
   private Jvm start(Map<String, String> more, String line) throws IOException {
-    Map<String, String> environment = new HashMap<>();
-    environment.put("NCCL4J_CUDA_LIBRARY", libraries.cuda().toString());
-    environment.put("NCCL4J_NCCL_LIBRARY", libraries.nccl().toString());
-    environment.put("STANDIN_CUDA_DEVICES", "2");
-    // The stand-in's devices are threads of the same process, which need the processors.
-    environment.put("NCCL4J_WAIT", "sleep");
+    Map<String, String> environment = new HashMap<>(libraries.childEnvironment(2));
     environment.putAll(more);
     return Jvm.start(folder, "run", environment, line);
   }

@@ -111,12 +111,8 @@ class TwoMachinesTest {
   /** Here NCCL carries the data; its unique id comes the same way. */
   @Test
   void cudaMeetsByTheSameRendezvous() throws Exception {
-    StandIn libraries = StandIn.require();
     run(
-        Map.of(
-            "NCCL4J_CUDA_LIBRARY", libraries.cuda().toString(),
-            "NCCL4J_NCCL_LIBRARY", libraries.nccl().toString(),
-            "STANDIN_CUDA_DEVICES", "1"),
+        StandIn.require().childEnvironment(1),
         "allreduce --backend cuda -b 8 -e 4K -f 512 -n 2 -w 1",
         ALL_RIGHT);
   }

@@ -39,7 +39,7 @@ final class TestBackend {
       StandIn standIn = StandIn.require();
       System.setProperty("nccl4j.cuda.library", standIn.cuda().toString());
       System.setProperty("nccl4j.nccl.library", standIn.nccl().toString());
-      // Its devices are threads of this JVM, which need the processors.
+      // Each of its devices is a thread, which ranks that spin would keep from running.
       System.setProperty("nccl4j.wait", "sleep");
     }
   }

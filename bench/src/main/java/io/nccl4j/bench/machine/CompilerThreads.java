@@ -30,6 +30,7 @@ public final class CompilerThreads {
   private static final Map<String, Integer> OTHERS = new ConcurrentHashMap<>();
 
   private static final int ENOUGH_LOOKS = 3;
+  private static final int CALLS_TO_OPTIMIZE = 20_000;
 
   private CompilerThreads() {}
 
@@ -49,11 +50,16 @@ public final class CompilerThreads {
     return compilers == null ? 0 : compilers.getTotalCompilationTime();
   }
 
-  /** Whether the optimizing compiler takes part, as it does unless the JVM's options say no. */
-  public static boolean optimize() {
+  /**
+   * How often an operation must run before the optimizing compiler has seen enough of it; 0 where
+   * the JVM's options leave that compiler out.
+   */
+  public static int callsToOptimize() {
     HotSpotDiagnosticMXBean options =
         ManagementFactory.getPlatformMXBean(HotSpotDiagnosticMXBean.class);
-    return options == null || options.getVMOption("TieredStopAtLevel").getValue().equals("4");
+    boolean optimizes =
+        options == null || options.getVMOption("TieredStopAtLevel").getValue().equals("4");
+    return optimizes ? CALLS_TO_OPTIMIZE : 0;
   }
 
   /** Whether a compiler is running now; elsewhere than on Linux nobody can tell. */

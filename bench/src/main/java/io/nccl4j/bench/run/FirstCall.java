@@ -35,10 +35,9 @@ public final class FirstCall {
   private static final double GOAL_STEADY = 3;
 
   private static final int RANKS = 2;
-  private static final int STEADY_WARM_UP = 20_000;
 
-  /** The same in a JVM without the optimizing compiler, whose other one is done after 2,000. */
-  private static final int PLAIN_WARM_UP = 3000;
+  /** Calls after which the quick compiler has compiled all it will. */
+  private static final int LEAST_WARM_UP = 3000;
 
   private static final int SAMPLES = 4000;
   private static final int REHEARSALS = 3;
@@ -208,7 +207,7 @@ public final class FirstCall {
   }
 
   private Times steady(Kind operation, long first) {
-    int calls = CompilerThreads.optimize() ? STEADY_WARM_UP : PLAIN_WARM_UP;
+    int calls = Math.max(LEAST_WARM_UP, CompilerThreads.callsToOptimize());
     for (int i = 0; i < calls; i++) {
       call(operation);
     }

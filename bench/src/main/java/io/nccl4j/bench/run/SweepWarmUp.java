@@ -42,11 +42,9 @@ final class SweepWarmUp {
   private static final int QUIET_BATCHES = 3;
 
   /**
-   * ... but for sizes whose time is all code: there the optimizing compiler, if the JVM has it,
-   * must have seen so many operations.
+   * ... but up to this size, where the time is all code, the optimizing compiler must also have
+   * seen enough operations.
    */
-  private static final long ENOUGH = 20_000;
-
   private static final long MOST_CODE_BYTES = 64 << 10;
 
   private final Options options;
@@ -109,7 +107,7 @@ final class SweepWarmUp {
     long start = System.nanoTime();
     double spent = 0;
     double fastest = Double.MAX_VALUE;
-    long enough = size.size() <= MOST_CODE_BYTES && CompilerThreads.optimize() ? ENOUGH : 0;
+    long enough = size.size() <= MOST_CODE_BYTES ? CompilerThreads.callsToOptimize() : 0;
     long operations = 0;
     int batch = 1;
     int same = 0;

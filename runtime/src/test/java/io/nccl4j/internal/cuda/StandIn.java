@@ -126,6 +126,18 @@ public final class StandIn {
     return cuda.getParent() + ":" + nccl.getParent();
   }
 
+  /**
+   * Variables for a child process that has these libraries and so many devices. Ranks sleep where
+   * they wait: each device is a thread, which ranks that spin would keep from running.
+   */
+  public Map<String, String> childEnvironment(int devices) {
+    return Map.of(
+        "NCCL4J_CUDA_LIBRARY", cuda.toString(),
+        "NCCL4J_NCCL_LIBRARY", nccl.toString(),
+        "STANDIN_CUDA_DEVICES", Integer.toString(devices),
+        "NCCL4J_WAIT", "sleep");
+  }
+
   /** A program that tests the libraries, compiled at the first call. */
   public Path selfTest() {
     return Compiler.compileSelfTest(this);
