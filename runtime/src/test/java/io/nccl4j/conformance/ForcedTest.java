@@ -119,6 +119,58 @@ class ForcedTest {
     assertArrayEquals(direct, sums(protocol("stream"), count, inPlace, 4 << 20));
   }
 
+  /**
+   * Less than a share for each rank, a last one that is short, the most that fits; in place and
+   * scaled, too. In a row, so that slots are used again.
+   */
+  @ParameterizedTest
+  @CsvSource({"3, 384", "5, 17", "5, 384", "8, 1", "8, 129", "17, 33", "17, 256", "17, 384"})
+  void sharesInSlotsHaveTheBitsOfWholeSlots(int nranks, int count) throws Exception {
+    CommunicatorConfig.Builder ll = TestBackend.CONFIG.toBuilder().protocol("ll");
+    assertArrayEquals(
+        smallSums(ll.algorithm("flat").build(), nranks, count),
+        smallSums(ll.algorithm("share").build(), nranks, count));
+  }
+
+  /** What each rank has in the end: of sums, scaled sums and sums in place of one another. */
+  private static float[][] smallSums(CommunicatorConfig config, int nranks, int count)
+      throws Exception {
+    float[][] results = new float[nranks][];
+    long bytes = (long) Float.BYTES * count;
+    try (Communicators all = TestBackend.communicators(nranks, config)) {
+      all.run(
+          communicator -> {
+            int rank = communicator.rank();
+            ReduceOp scaled = ReduceOp.preMulSum(1f / (rank + 3));
+            try (Stream stream = communicator.device().newStream();
+                DeviceBuffer in = communicator.device().allocate(bytes);
+                DeviceBuffer out = communicator.device().allocate(bytes)) {
+              float[] values = new float[count];
+              for (int i = 0; i < count; i++) {
+                values[i] = 1f / (1 + i % 1009 + 31 * rank);
+              }
+              in.copyFrom(MemorySegment.ofArray(values));
+              for (int i = 0; i < 40; i++) {
+                communicator.allReduce(in, out, count, DataType.FLOAT32, ReduceOp.SUM, stream);
+                communicator.allReduce(out, out, count, DataType.FLOAT32, scaled, stream);
+                communicator.allReduce(in, in, count, DataType.FLOAT32, ReduceOp.AVG, stream);
+                communicator.allReduce(in, in, count, DataType.FLOAT32, scaled, stream);
+              }
+              stream.synchronize();
+              float[] last = out.hostSegment().orElseThrow().toArray(ValueLayout.JAVA_FLOAT);
+              results[rank] = last;
+            }
+          });
+    }
+    for (float[] result : results) {
+      assertArrayEquals(results[0], result);
+      for (float value : result) {
+        assertTrue(value > 0, () -> value + " of " + nranks + " ranks");
+      }
+    }
+    return results;
+  }
+
   /** The results of rank 1, after it was made sure that rank 0 has them, too. */
   private static float[] sums(
       CommunicatorConfig config, int count, boolean inPlace, long expectedMemory) throws Exception {

@@ -17,7 +17,8 @@ import java.util.List;
 
 /**
  * Where all ranks run. Each rank knows its own record; the sum of arrays that are zero but for that
- * is the whole list, so that it takes no other collective than allReduce.
+ * is the whole list. So it takes no other collective than allReduce, and one by one they are small
+ * enough for each protocol that may be forced.
  */
 final class Roster {
   private static final int RECORD_BYTES = 512;
@@ -42,8 +43,12 @@ final class Roster {
       ranks.grouped(
           rank -> {
             DeviceBuffer buffer = buffers.get(rank.index());
-            rank.world()
-                .allReduce(buffer, buffer, bytes, DataType.UINT8, ReduceOp.SUM, rank.stream());
+            for (int at = 0; at < bytes; at += RECORD_BYTES) {
+              DeviceBuffer record = buffer.slice(at, RECORD_BYTES);
+              rank.world()
+                  .allReduce(
+                      record, record, RECORD_BYTES, DataType.UINT8, ReduceOp.SUM, rank.stream());
+            }
           });
       ranks.synchronize();
       return decode(buffers.getFirst().toBytes());

@@ -16,6 +16,14 @@ final class SweepWarmUp {
   /** Time for the first combination of type and reduction, and for each later one. */
   private static final double FIRST_BUDGET = 6e9;
 
+  /**
+   * Each so many ranks have the first one again, up to some times: each waits for the slowest, of
+   * whose time its process's compilers take a part.
+   */
+  private static final int RANKS_PER_BUDGET = 8;
+
+  private static final int MOST_BUDGETS = 4;
+
   private static final double LATER_BUDGET = 0.5e9;
 
   /** A size may take this part of the time that is left. */
@@ -52,7 +60,7 @@ final class SweepWarmUp {
   private final Crew crew;
   private final Timing timing;
   private final boolean compile;
-  private double budget = FIRST_BUDGET;
+  private double budget;
 
   /**
    * Warms up {@code ranks}.
@@ -65,6 +73,8 @@ final class SweepWarmUp {
     this.crew = crew;
     this.timing = timing;
     this.compile = compile;
+    int budgets = ranks.first().world().nranks() / RANKS_PER_BUDGET;
+    budget = FIRST_BUDGET * Math.clamp(budgets, 1, MOST_BUDGETS);
   }
 
   /** Runs both warm-ups over all sizes, doubling; {@code cases} tells what a size means. */

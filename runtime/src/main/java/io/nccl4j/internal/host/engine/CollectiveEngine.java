@@ -27,10 +27,11 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Every rank writes a slot of its outbox for every collective; its first word, signature and
  * sequence number together, is what peers poll. <b>Low latency:</b> the slot holds the data, and
- * each rank computes its own result. <b>Direct:</b> the slot holds addresses; each rank moves or
- * reduces its share straight between the user's buffers, and a barrier ends the operation.
- * <b>Staged:</b> as direct, but piece by piece through the staging areas, when some buffer is
- * private to its process. Which one is chosen depends only on what all ranks know.
+ * each rank computes its own result, or a share of it that it shows to all. <b>Direct:</b> the slot
+ * holds addresses; each rank moves or reduces its share straight between the user's buffers, and a
+ * barrier ends the operation. <b>Staged:</b> as direct, but piece by piece through the staging
+ * areas, when some buffer is private to its process. Which one is chosen depends only on what all
+ * ranks know.
  *
  * <p>The fields belong to whoever drives the current collective; ownership of its stream, and
  * {@link #completed} between streams, hand them over.
@@ -143,12 +144,13 @@ public final class CollectiveEngine extends Padded {
    * @param patience how often to look before it is said to be waiting
    */
   public int step(EngineWork w, int patience) {
-    if (w.stage == EngineWork.SHOWN) {
-      w.met();
-      finishLowLatency(w);
-      return complete(w);
-    }
     this.patience = patience;
+    if (w.stage == EngineWork.SHOWN) {
+      return finishLowLatency(w);
+    }
+    if (w.stage == EngineWork.SHARED) {
+      return takeShares(w);
+    }
     if (w.stage == EngineWork.QUEUED) {
       if (completed() + 1 != w.seq) {
         return Step.DEPENDS;
@@ -156,11 +158,11 @@ public final class CollectiveEngine extends Padded {
       if (w.seq > safeUntil && !refreshSafeUntil(w)) {
         return Step.BLOCKED;
       }
-      w.lowLatency = isLowLatency(w);
+      long payload = payload(w);
+      w.lowLatency = payload <= tuning.inline(w.operation);
+      w.shared = w.lowLatency && tuning.shares(w.operation, payload);
       if (w.lowLatency && nranks == 1) {
-        w.met();
-        finishLowLatency(w);
-        return complete(w);
+        return finishLowLatency(w);
       }
       post(w);
       w.stage = EngineWork.POSTED;
@@ -169,11 +171,10 @@ public final class CollectiveEngine extends Padded {
       if (!peersPosted(w)) {
         return Step.BLOCKED;
       }
-      w.met();
       if (w.lowLatency) {
-        finishLowLatency(w);
-        return complete(w);
+        return finishLowLatency(w);
       }
+      w.met();
       resolve(w);
       beginPiece(w);
     }
@@ -193,6 +194,7 @@ public final class CollectiveEngine extends Padded {
       return false;
     }
     w.lowLatency = true;
+    w.shared = tuning.shares(w.operation, payload(w));
     post(w);
     w.stage = EngineWork.POSTED;
     return true;
@@ -200,6 +202,9 @@ public final class CollectiveEngine extends Padded {
 
   /** Looks once whether all peers have posted a low-latency work that was posted itself. */
   boolean look(EngineWork w) {
+    if (w.stage != EngineWork.POSTED) {
+      return true;
+    }
     long expected = word(w);
     for (int k = 0; k < nranks; k++) {
       if (k != place && control.getAcquire(slot(k, w.seq)) != expected) {
@@ -272,11 +277,21 @@ public final class CollectiveEngine extends Padded {
 
   /** The same on every rank: it looks only at what the signature covers. */
   public boolean isLowLatency(EngineWork w) {
-    return sendElements(w) * w.type.byteSize() <= tuning.inline(w.operation);
+    return payload(w) <= tuning.inline(w.operation);
   }
 
+  /** Bytes that a rank sends which sends. */
+  private long payload(EngineWork w) {
+    return sendElements(w) * w.type.byteSize();
+  }
+
+  private static boolean isScaled(EngineWork w) {
+    return w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM;
+  }
+
+  /** Where the data lies in a slot: as near to the word as it can, or at the start of a line. */
   private static long payloadOffset(EngineWork w) {
-    return w.op.kind() == ReduceOp.Kind.PRE_MUL_SUM ? Long.BYTES : 0;
+    return w.shared ? Layout.LINES : isScaled(w) ? 2 * Long.BYTES : Long.BYTES;
   }
 
   private long slot(int k, long seq) {
@@ -294,17 +309,12 @@ public final class CollectiveEngine extends Padded {
     if (!w.lowLatency) {
       describe(w, slot);
     } else if (contributes(w)) {
-      long offset = payloadOffset(w);
-      if (offset != 0) {
+      if (isScaled(w)) {
         control.setPlain(slot + Long.BYTES, scalarBits(w));
       }
       HostBuffer send = w.sendBuffer();
       Copies.copy(
-          send.segment(),
-          send.offset(),
-          control.memory(),
-          slot + Long.BYTES + offset,
-          sendElements(w) * w.type.byteSize());
+          send.segment(), send.offset(), control.memory(), slot + payloadOffset(w), payload(w));
     }
     control.setRelease(slot, word(w));
   }
@@ -346,7 +356,7 @@ public final class CollectiveEngine extends Padded {
       }
     }
     control.setPlain(slot + Layout.FLAGS, flags);
-    control.setPlain(slot + Layout.SCALAR, payloadOffset(w) == 0 ? 0 : scalarBits(w));
+    control.setPlain(slot + Layout.SCALAR, isScaled(w) ? scalarBits(w) : 0);
     control.setPlain(slot + Layout.LONGEST, mover.longestBlock(w));
     mover.publishBlocks(w);
     if (w.operation.hasCommonCounts()) {
@@ -518,14 +528,26 @@ public final class CollectiveEngine extends Padded {
 
   // ---- low latency
 
-  private void finishLowLatency(EngineWork w) {
+  /** All data that it needs is here. */
+  private int finishLowLatency(EngineWork w) {
+    w.met();
+    if (w.shared) {
+      showShare(w);
+      return takeShares(w);
+    }
+    takeSlots(w);
+    return complete(w);
+  }
+
+  private void takeSlots(EngineWork w) {
     Operation operation = w.operation;
     if (operation.sent() == Shape.NOTHING || !w.receives(rank)) {
       return;
     }
     long from = w.sendStart(rank) * w.type.byteSize();
     if (operation.reducing()) {
-      foldSlots(w, from, w.count);
+      HostBuffer recv = w.recvBuffer();
+      foldSlots(w, from, w.count, recv.segment(), recv.offset());
     } else if (operation.senders() == Party.ROOT) {
       copySlot(w, w.root, from, 0);
     } else {
@@ -543,7 +565,7 @@ public final class CollectiveEngine extends Padded {
   private void copySlot(EngineWork w, int k, long from, long to) {
     HostBuffer recv = w.recvBuffer();
     MemorySegment source = control.memory();
-    long offset = slot(k, w.seq) + Long.BYTES;
+    long offset = slot(k, w.seq) + payloadOffset(w);
     if (k == rank) {
       source = w.sendBuffer().segment();
       offset = w.sendBuffer().offset();
@@ -552,27 +574,27 @@ public final class CollectiveEngine extends Padded {
         source, offset + from, recv.segment(), recv.offset() + to, w.count * w.type.byteSize());
   }
 
-  private void foldSlots(EngineWork w, long from, long elements) {
+  private void foldSlots(
+      EngineWork w, long from, long elements, MemorySegment result, long resultOffset) {
     long offset = payloadOffset(w);
-    boolean scaled = offset != 0;
+    boolean scaled = isScaled(w);
     if (nranks == 1 && !scaled) {
       copySlot(w, rank, from, 0);
       return;
     }
     for (int k = 0; k < nranks; k++) {
-      long slot = slot(k, w.seq) + Long.BYTES;
+      long slot = slot(k, w.seq);
       foldInOffset[k] = slot + offset + from;
       if (scaled) {
-        scalars[k] = k == rank ? scalarBits(w) : control.getPlain(slot);
+        scalars[k] = k == rank ? scalarBits(w) : control.getPlain(slot + Long.BYTES);
       }
     }
     // The others' inputs always lie in the control block.
     HostBuffer send = w.sendBuffer();
     set(foldIn, rank, send.segment());
     foldInOffset[rank] = send.offset() + from;
-    HostBuffer recv = w.recvBuffer();
-    set(foldOut, 0, recv.segment());
-    foldOutOffset[0] = recv.offset();
+    set(foldOut, 0, result);
+    foldOutOffset[0] = resultOffset;
     kernel(w)
         .fold(
             foldIn,
@@ -585,6 +607,54 @@ public final class CollectiveEngine extends Padded {
             scaled ? scalars : null,
             scratch);
   }
+
+  // ---- low latency, by shares: whole lines, of the first ranks where there are fewer lines
+
+  /** Bytes of each share but the last. */
+  private long shareBytes(EngineWork w) {
+    long lines = (payload(w) + Layout.LINES - 1) / Layout.LINES;
+    return (lines + nranks - 1) / nranks * Layout.LINES;
+  }
+
+  /** Folds this rank's share, if there is one, and shows it. */
+  private void showShare(EngineWork w) {
+    long share = shareBytes(w);
+    long from = place * share;
+    long bytes = Math.min(share, payload(w) - from);
+    if (bytes > 0) {
+      long slot = slot(place, w.seq);
+      foldSlots(w, from, bytes / w.type.byteSize(), control.memory(), slot + Layout.SHARE);
+      control.setRelease(slot + Layout.SHARE_WORD, word(w));
+    }
+    w.stage = EngineWork.SHARED;
+    w.cursor = 0;
+  }
+
+  /** Takes the shares in the order of the ranks, as far as they are shown. */
+  private int takeShares(EngineWork w) {
+    long expected = word(w);
+    long share = shareBytes(w);
+    long payload = payload(w);
+    HostBuffer recv = w.recvBuffer();
+    for (int k = w.cursor; k * share < payload; k++) {
+      long slot = slot(k, w.seq);
+      if (poll(slot + Layout.SHARE_WORD, expected) != expected) {
+        w.cursor = k;
+        w.blockedOn = here[k];
+        return Step.BLOCKED;
+      }
+      long from = k * share;
+      Copies.copy(
+          control.memory(),
+          slot + Layout.SHARE,
+          recv.segment(),
+          recv.offset() + from,
+          Math.min(share, payload - from));
+    }
+    return complete(w);
+  }
+
+  // ---- for low latency and direct
 
   /** Writes a reference only where it differs, because of the garbage collector's barrier. */
   @SuppressWarnings("MemorySegmentReferenceEquality")

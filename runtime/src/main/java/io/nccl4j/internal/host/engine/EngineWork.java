@@ -20,6 +20,9 @@ public abstract class EngineWork extends Work {
   /** Posted, and so have all peers that it needs. */
   static final int SHOWN = 7;
 
+  /** Posted by all, and this rank has shown its share of the result. */
+  static final int SHARED = 8;
+
   /** One of the constants above. */
   public int stage;
 
@@ -40,6 +43,9 @@ public abstract class EngineWork extends Work {
 
   /** Whether the data travels in the outbox itself. */
   public boolean lowLatency;
+
+  /** Whether each rank then folds a share of it for all. */
+  boolean shared;
 
   /** Whether the data goes through the staging areas, piece by piece. */
   boolean staged;

@@ -35,6 +35,9 @@ public final class Tuning {
   /** For each operation up to how many bytes of payload LL is used; −1 for never. */
   private final long[] inline = new long[Operation.count()];
 
+  /** For each operation from how many bytes of payload on LL goes by shares. */
+  private final long[] shared = new long[Operation.count()];
+
   /** For each operation from how many bytes of a part on STREAM is used; without a limit MAX. */
   private final long[] streamed = new long[Operation.count()];
 
@@ -51,10 +54,14 @@ public final class Tuning {
       boolean free = !isForced() || wanted.isEmpty() || !TuningTable.moves(operation);
       List<Row> used = free ? rows : wanted;
       inline[i] = -1;
+      shared[i] = Long.MAX_VALUE;
       streamed[i] = Long.MAX_VALUE;
       for (Row row : used) {
         if (row.protocol() == Protocol.LL) {
           inline[i] = row.most();
+          if (row.algorithm(operation) == Algorithm.SHARE) {
+            shared[i] = algorithm == Algorithm.SHARE ? 1 : row.least();
+          }
         } else if (row.protocol() == Protocol.STREAM && !free && protocol == Protocol.STREAM) {
           streamed[i] = 0;
         } else if (row.protocol() == Protocol.STREAM) {
@@ -135,6 +142,11 @@ public final class Tuning {
   /** Up to how many bytes the data of an operation travels with its word; −1 if it never does. */
   long inline(Operation operation) {
     return inline[operation.number()];
+  }
+
+  /** Whether each rank makes a share of so many bytes that travel with their word. */
+  boolean shares(Operation operation, long bytes) {
+    return bytes >= shared[operation.number()];
   }
 
   /** Whether a share or block of so many bytes is written past the caches. */
@@ -253,7 +265,7 @@ public final class Tuning {
     for (int i = 0; i < Operation.count(); i++) {
       Operation operation = Operation.of(i);
       if (operation == Operation.BARRIER) {
-        Row only = row(operation, Protocol.LL);
+        Row only = inline(operation, Algorithm.FLAT);
         add(ranges, operation, "any", 0, 0, only, "no data: one exchange");
       } else if (TuningTable.moves(operation)
           && rows(operation).stream().anyMatch(row -> isWanted(row, operation))) {
@@ -265,11 +277,17 @@ public final class Tuning {
 
   private void addRanges(List<Range> ranges, Operation operation) {
     String forced = isForced() ? "forced: " + describe(word()) : "";
-    long next = 0;
-    if (inline(operation) >= 0) {
-      add(ranges, operation, "any", 0, inline(operation), row(operation, Protocol.LL), forced);
-      next = inline(operation) + 1;
+    long inline = inline(operation);
+    long shares = Math.min(shared[operation.number()], inline + 1);
+    if (inline >= 0 && shares > 1) {
+      Row flat = inline(operation, Algorithm.FLAT);
+      add(ranges, operation, "any", 0, shares - 1, flat, forced);
     }
+    if (inline >= shares) {
+      Row share = inline(operation, Algorithm.SHARE);
+      add(ranges, operation, "any", shares > 1 ? shares : 0, inline, share, forced);
+    }
+    long next = inline + 1;
     if (protocol == Protocol.LL || (algorithm != null && isOnlyInline(operation))) {
       return;
     }
@@ -307,6 +325,13 @@ public final class Tuning {
   private Row row(Operation operation, Protocol wanted) {
     return rows(operation).stream()
         .filter(row -> row.protocol() == wanted)
+        .findFirst()
+        .orElseThrow(() -> new IllegalStateException(operation.label() + " has no " + wanted));
+  }
+
+  private Row inline(Operation operation, Algorithm wanted) {
+    return rows(operation).stream()
+        .filter(row -> row.protocol() == Protocol.LL && row.algorithm(operation) == wanted)
         .findFirst()
         .orElseThrow(() -> new IllegalStateException(operation.label() + " has no " + wanted));
   }

@@ -15,7 +15,8 @@ import java.util.function.Predicate;
 final class TuningTable {
   /** Where the limits come from. */
   static final String MACHINE =
-      "AMD EPYC (Zen 5), 2 processors, 1 MiB of L2 each, 32 MiB of L3, JDK 25";
+      "AMD EPYC (Zen 5), 2 processors, 1 MiB of L2 each, 32 MiB of L3; those of 8 ranks and more:"
+          + " Intel Xeon, 32 processors, 2 MiB of L2 each, 300 MiB of L3; JDK 25";
 
   /** Bytes of each input that a rank folds, straight to the outputs, before it looks up. */
   static final long FOLD_CHUNK = 1 << 20;
@@ -63,6 +64,7 @@ final class TuningTable {
    *     sends, of reduceScatter, allToAll and scatter the blocks for all ranks
    * @param most up to how many, likewise
    * @param chunk bytes that are moved at once, of each buffer
+   * @param shared whether each rank makes a share of the result, where there is one for all
    * @param why in words
    */
   record Row(
@@ -75,6 +77,7 @@ final class TuningTable {
       long most,
       Protocol protocol,
       long chunk,
+      boolean shared,
       String why) {
     boolean fits(Operation operation, int nranks, boolean overHosts) {
       return operations.test(operation)
@@ -83,14 +86,17 @@ final class TuningTable {
           && (hosts || !overHosts);
     }
 
-    /** Today the protocol says it: only what is moved directly is done for others. */
     Algorithm algorithm(Operation operation) {
-      return protocol != Protocol.LL && operation.isShared() ? Algorithm.SHARE : Algorithm.FLAT;
+      return shared && operation.isShared() ? Algorithm.SHARE : Algorithm.FLAT;
     }
   }
 
   static final List<Row> ROWS =
       List.of(
+          inShares(3, 7, NEVER),
+          inShares(8, 15, 1024),
+          inShares(16, 31, 512),
+          inShares(32, ALL, 256),
           new Row(
               operation -> operation.isCollective() && !operation.varies(),
               1,
@@ -101,6 +107,7 @@ final class TuningTable {
               Layout.OUTBOX_PAYLOAD,
               Protocol.LL,
               Layout.OUTBOX_PAYLOAD,
+              false,
               "one exchange: the data comes with the word that is polled"),
           new Row(
               TuningTable::isMessage,
@@ -112,6 +119,7 @@ final class TuningTable {
               Layout.LANE_PAYLOAD,
               Protocol.LL,
               Layout.LANE_PAYLOAD,
+              false,
               "the sender is done at once"),
           new Row(
               TuningTable::isStagedInHalves,
@@ -123,6 +131,7 @@ final class TuningTable {
               Long.MAX_VALUE,
               Protocol.STAGED,
               Layout.STAGING_BYTES / 2,
+              true,
               "a rank cannot read the memory itself"),
           new Row(
               TuningTable::isMessage,
@@ -134,6 +143,7 @@ final class TuningTable {
               Long.MAX_VALUE,
               Protocol.STAGED,
               Layout.CHUNK_BYTES,
+              true,
               "the receiver cannot read the memory itself"),
           new Row(
               operation -> operation.reducing() && operation.isCollective(),
@@ -145,6 +155,7 @@ final class TuningTable {
               Long.MAX_VALUE,
               Protocol.STREAM,
               STREAM_CHUNK,
+              true,
               "gains too little to be chosen"),
           new Row(
               operation -> !operation.reducing() && moves(operation),
@@ -156,6 +167,7 @@ final class TuningTable {
               Long.MAX_VALUE,
               Protocol.STREAM,
               Copies.STEP,
+              true,
               "no cache holds it: written past them"),
           new Row(
               operation -> operation.reducing() && operation.isCollective(),
@@ -167,6 +179,7 @@ final class TuningTable {
               Long.MAX_VALUE,
               Protocol.DIRECT,
               FOLD_CHUNK,
+              true,
               "each byte is read and written once"),
           new Row(
               operation -> !operation.reducing() && moves(operation),
@@ -178,9 +191,31 @@ final class TuningTable {
               Long.MAX_VALUE,
               Protocol.DIRECT,
               Copies.STEP,
+              true,
               "each byte is copied once"));
 
   private TuningTable() {}
+
+  /**
+   * Small data of more ranks, from some size on. Threads with a processor each, out of place, flat
+   * / in shares, us: 8 ranks 512 B 1.6 / 2.1, 1 KiB 2.7 / 2.0; 16 ranks 256 B 2.0 / 2.2, 512 B 2.7
+   * / 2.3, 1 KiB 4.6 / 2.9; 32 ranks 128 B 2.7 / 2.5, 256 B 3.5 / 2.8, 1 KiB 8.4 / 3.5. Of 4 ranks
+   * it never gained anything.
+   */
+  private static Row inShares(int leastRanks, int mostRanks, long least) {
+    return new Row(
+        operation -> operation == Operation.ALL_REDUCE,
+        leastRanks,
+        mostRanks,
+        false,
+        Placement.ANY,
+        least,
+        Layout.OUTBOX_PAYLOAD,
+        Protocol.LL,
+        Layout.SHARE_BYTES,
+        true,
+        "two exchanges, but a rank does not read all that the others have");
+  }
 
   static boolean isMessage(Operation operation) {
     return operation == Operation.SEND || operation == Operation.RECV;

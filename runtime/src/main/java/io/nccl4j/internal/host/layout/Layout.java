@@ -17,7 +17,7 @@ import io.nccl4j.internal.liveness.DeathWatch;
  *            done    [signature:32 | seq:32], every 8 collectives           owner
  *            sync    count of barriers inside collectives, only grows       owner
  *            goes on: whether it does, and who else in its opinion          owner
- *            outbox  32 slots of 1664 B: word0 = [signature:32 | seq:32]    owner
+ *            outbox  32 slots of 2304 B: word0 = [signature:32 | seq:32]    owner
  *            ledger  number of the last collective, calls; see Ledger       owner
  * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
  *            chunks filled                                                  i
@@ -119,6 +119,15 @@ public final class Layout {
   public static final long LONGEST = OUTBOX_SLOT.word("longest");
   public static final long COUNTS =
       OUTBOX_SLOT.add("counts", (long) MAX_RANKS * COUNT_BYTES, Long.BYTES);
+
+  /** Where the data of a slot starts that is read line by line: not in the line of its word. */
+  public static final long LINES = LINE / 2;
+
+  /** The same word once the rank has folded its share of the data, and then the share. */
+  public static final long SHARE_WORD = OUTBOX_SLOT.add("share word", Long.BYTES, LINE);
+
+  public static final int SHARE_BYTES = 512;
+  public static final long SHARE = OUTBOX_SLOT.add("share", SHARE_BYTES, LINE / 2);
 
   /** No power of two: the first lines of all slots would share two sets of a cache. */
   public static final int OUTBOX_SLOT_BYTES = (int) OUTBOX_SLOT.bytes(LINE);

@@ -34,6 +34,9 @@ public abstract class Driven extends Padded implements BufferUser {
   /** Whether it had work that nobody drove at the last tick; the ticker's. */
   boolean wasLazy;
 
+  /** How far it was after the last tick; the ticker's. */
+  long tickedHead;
+
   /** An empty queue. */
   protected Driven() {}
 

@@ -344,8 +344,9 @@ public final class Progress {
   }
 
   /**
-   * A round of the ticker: a stream that has work and was not owned at two ticks running gets a
-   * step. Allocates nothing, so that the peers' work goes on when there is no memory here.
+   * A round of the ticker: a stream that has work, did not get on since the last tick and was not
+   * owned at both gets a step. Allocates nothing, so that the peers' work goes on when there is no
+   * memory here.
    */
   private static boolean tick() {
     if (ticks++ == 0) {
@@ -357,10 +358,12 @@ public final class Progress {
     for (Driven stream : streams) {
       boolean pending = stream.hasPending();
       boolean lazy = pending && !stream.isOwned();
-      if (pending) {
+      // One that gets on is in good hands: where each processor has a rank, ticks delay them all.
+      boolean stuck = pending && stream.head() == stream.tickedHead;
+      if (stuck) {
         idleTicks = 0;
       }
-      if (lazy && stream.wasLazy) {
+      if (stuck && lazy && stream.wasLazy) {
         try {
           tick(stream);
         } catch (RuntimeException | Error e) {
@@ -369,6 +372,7 @@ public final class Progress {
         }
       }
       stream.wasLazy = lazy;
+      stream.tickedHead = stream.head();
     }
     HelperThread.rethrow(failure);
     Promise.deliverAll();
