@@ -83,6 +83,36 @@ class AllocationTest {
     assertAllocatesNothing("allReduce 1536 B", sum(1536));
   }
 
+  /** One thread drives all ranks, so that none waits for a processor. */
+  @Test
+  void smallSumsByShares() throws Exception {
+    CommunicatorConfig shares = HostRanks.patient().algorithm("share").protocol("ll").build();
+    int nranks = 3;
+    long least = Long.MAX_VALUE;
+    int blocks = 0;
+    try (HostRanks ranks = new HostRanks(nranks, 65536, shares)) {
+      while (least > 0 && blocks < MOST_BLOCKS) {
+        long before = THREADS.getCurrentThreadAllocatedBytes();
+        for (int k = 0; k < BLOCK; k++) {
+          for (int rank = 0; rank < nranks; rank++) {
+            ranks.sum(rank, 1024 / Integer.BYTES);
+          }
+          for (int rank = 0; rank < nranks; rank++) {
+            ranks.streams.get(rank).synchronize();
+          }
+        }
+        long allocated = THREADS.getCurrentThreadAllocatedBytes() - before;
+        if (++blocks > WARM_UP_BLOCKS) {
+          least = Math.min(least, allocated);
+        }
+      }
+    }
+    System.out.printf(
+        "allReduce 1 KiB of 3 ranks, by shares: %d B in %d operations, %d blocks%n",
+        least, BLOCK, blocks);
+    assertTrue(least == 0, "by shares");
+  }
+
   @Test
   void directSums() throws Exception {
     assertAllocatesNothing("allReduce 4 KiB", sum(4096));

@@ -41,6 +41,9 @@ public final class Tuning {
   /** For each operation from how many bytes of a part on STREAM is used; without a limit MAX. */
   private final long[] streamed = new long[Operation.count()];
 
+  /** For each operation up to how many bytes it can be done as it is forced to; −1 for never. */
+  private final long[] most = new long[Operation.count()];
+
   private Tuning(
       int nranks, boolean overHosts, @Nullable Algorithm algorithm, @Nullable Protocol protocol) {
     this.nranks = nranks;
@@ -53,6 +56,7 @@ public final class Tuning {
       List<Row> wanted = rows.stream().filter(row -> isWanted(row, operation)).toList();
       boolean free = !isForced() || wanted.isEmpty() || !TuningTable.moves(operation);
       List<Row> used = free ? rows : wanted;
+      most[i] = wanted.stream().mapToLong(Row::most).max().orElse(-1);
       inline[i] = -1;
       shared[i] = Long.MAX_VALUE;
       streamed[i] = Long.MAX_VALUE;
@@ -194,12 +198,7 @@ public final class Tuning {
       return;
     }
     long payload = count * elementBytes * (operation.sent() == Shape.EACH ? nranks : 1);
-    long most = -1;
-    for (Row row : rows(operation)) {
-      if (isWanted(row, operation)) {
-        most = Math.max(most, row.most());
-      }
-    }
+    long most = this.most[operation.number()];
     if (payload > most) {
       throw new InvalidUsageException(
           operation.label()
