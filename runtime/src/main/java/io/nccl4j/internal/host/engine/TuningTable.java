@@ -197,10 +197,10 @@ final class TuningTable {
   private TuningTable() {}
 
   /**
-   * Small data of more ranks, from some size on. Threads with a processor each, out of place, flat
-   * / in shares, us: 8 ranks 512 B 1.6 / 2.1, 1 KiB 2.7 / 2.0; 16 ranks 256 B 2.0 / 2.2, 512 B 2.7
-   * / 2.3, 1 KiB 4.6 / 2.9; 32 ranks 128 B 2.7 / 2.5, 256 B 3.5 / 2.8, 1 KiB 8.4 / 3.5. Of 4 ranks
-   * it never gained anything.
+   * Small data of many ranks, from some size on. Flat and in shares, in us, threads with a
+   * processor each, out of place: 8 ranks 512 B 1.6 and 2.1, 1 KiB 2.7 and 2.0; 16 ranks 256 B 2.0
+   * and 2.2, 512 B 2.7 and 2.3, 1 KiB 4.6 and 2.9; 32 ranks 128 B 2.7 and 2.5, 256 B 3.5 and 2.8, 1
+   * KiB 8.4 and 3.5. 4 ranks gained nothing.
    */
   private static Row inShares(int leastRanks, int mostRanks, long least) {
     return new Row(
@@ -214,7 +214,7 @@ final class TuningTable {
         Protocol.LL,
         Layout.SHARE_BYTES,
         true,
-        "two exchanges, but a rank does not read all that the others have");
+        "two exchanges instead of reading all that the others have");
   }
 
   static boolean isMessage(Operation operation) {
