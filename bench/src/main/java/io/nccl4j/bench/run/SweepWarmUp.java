@@ -17,8 +17,8 @@ final class SweepWarmUp {
   private static final double FIRST_BUDGET = 6e9;
 
   /**
-   * Each so many ranks have the first one again, up to some times: each waits for the slowest, of
-   * whose time its process's compilers take a part.
+   * The first budget grows with the ranks: an operation waits for the slowest of them, and the
+   * compilers of all their processes share the processors with them.
    */
   private static final int RANKS_PER_BUDGET = 8;
 

@@ -344,9 +344,9 @@ public final class Progress {
   }
 
   /**
-   * A round of the ticker: a stream that has work, did not get on since the last tick and was not
-   * owned at both gets a step. Allocates nothing, so that the peers' work goes on when there is no
-   * memory here.
+   * A round of the ticker: a stream that has work gets a step if it made no progress since the last
+   * tick and had no owner at either. Allocates nothing, so that the peers' work goes on when there
+   * is no memory here.
    */
   private static boolean tick() {
     if (ticks++ == 0) {
@@ -358,7 +358,7 @@ public final class Progress {
     for (Driven stream : streams) {
       boolean pending = stream.hasPending();
       boolean lazy = pending && !stream.isOwned();
-      // One that gets on is in good hands: where each processor has a rank, ticks delay them all.
+      // A stream that makes progress needs no help, and a tick can delay the rank that drives it.
       boolean stuck = pending && stream.head() == stream.tickedHead;
       if (stuck) {
         idleTicks = 0;
