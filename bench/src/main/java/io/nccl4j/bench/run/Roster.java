@@ -17,8 +17,8 @@ import java.util.List;
 
 /**
  * Where all ranks run. Each rank knows its own record; the sum of arrays that are zero but for that
- * is the whole list. So it takes no other collective than allReduce, and one by one they are small
- * enough for each protocol that may be forced.
+ * is the whole list, so that it takes no other collective than allReduce. Each record is summed by
+ * itself: it is then small enough for every protocol that may be forced.
  */
 final class Roster {
   private static final int RECORD_BYTES = 512;

@@ -280,7 +280,7 @@ public final class CollectiveEngine extends Padded {
     return payload(w) <= tuning.inline(w.operation);
   }
 
-  /** Bytes that a rank sends which sends. */
+  /** Bytes that each sending rank contributes. */
   private long payload(EngineWork w) {
     return sendElements(w) * w.type.byteSize();
   }
@@ -327,7 +327,7 @@ public final class CollectiveEngine extends Padded {
         && (operation.receivers() == Party.ALL || w.root != rank);
   }
 
-  /** Elements that a rank sends which sends; there is a block for each rank, or one. */
+  /** Elements that each sending rank contributes: a block for every rank, or one. */
   private long sendElements(EngineWork w) {
     return w.operation.sent() == Shape.EACH ? w.count * nranks : w.count;
   }

@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -322,17 +323,19 @@ public final class Tuning {
   }
 
   private Row row(Operation operation, Protocol wanted) {
-    return rows(operation).stream()
-        .filter(row -> row.protocol() == wanted)
-        .findFirst()
-        .orElseThrow(() -> new IllegalStateException(operation.label() + " has no " + wanted));
+    return first(operation, row -> row.protocol() == wanted);
   }
 
   private Row inline(Operation operation, Algorithm wanted) {
+    return first(
+        operation, row -> row.protocol() == Protocol.LL && row.algorithm(operation) == wanted);
+  }
+
+  private Row first(Operation operation, Predicate<Row> wanted) {
     return rows(operation).stream()
-        .filter(row -> row.protocol() == Protocol.LL && row.algorithm(operation) == wanted)
+        .filter(wanted)
         .findFirst()
-        .orElseThrow(() -> new IllegalStateException(operation.label() + " has no " + wanted));
+        .orElseThrow(() -> new IllegalStateException("no such row of " + operation.label()));
   }
 
   private static void add(

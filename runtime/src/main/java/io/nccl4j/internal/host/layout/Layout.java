@@ -120,8 +120,8 @@ public final class Layout {
   public static final long COUNTS =
       OUTBOX_SLOT.add("counts", (long) MAX_RANKS * COUNT_BYTES, Long.BYTES);
 
-  /** Where the data of a slot starts that is read line by line: not in the line of its word. */
-  public static final long LINES = LINE / 2;
+  /** Where data starts in a slot from which each rank reads whole lines: after the word's line. */
+  public static final int LINES = VALUES.value("lines", LINE / 2);
 
   /** The same word once the rank has folded its share of the data, and then the share. */
   public static final long SHARE_WORD = OUTBOX_SLOT.add("share word", Long.BYTES, LINE);
