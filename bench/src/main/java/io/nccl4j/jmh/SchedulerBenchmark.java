@@ -6,6 +6,7 @@ import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -25,6 +26,7 @@ public class SchedulerBenchmark extends HostBenchmark {
   private Communicator communicator;
   private Stream stream;
   private DeviceBuffer buffer;
+  private DeviceBuffer received;
 
   /** Makes the one rank. */
   @Setup
@@ -34,6 +36,7 @@ public class SchedulerBenchmark extends HostBenchmark {
     communicator = communicators.get(0);
     stream = communicator.device().newStream();
     buffer = communicator.device().allocate(DataType.FLOAT32, 1);
+    received = communicator.device().allocate(DataType.FLOAT32, 1);
   }
 
   /** Closes it. */
@@ -42,6 +45,7 @@ public class SchedulerBenchmark extends HostBenchmark {
     stream.close();
     communicators.close();
     buffer.close();
+    received.close();
   }
 
   /** One barrier of one rank, submitted and waited for. */
@@ -65,6 +69,20 @@ public class SchedulerBenchmark extends HostBenchmark {
   @Benchmark
   public void emptyAllReduce() {
     communicator.allReduce(buffer, buffer, 0, DataType.FLOAT32, ReduceOp.SUM, stream);
+    stream.synchronize();
+  }
+
+  /** One of several groups of a send to itself and its receive, submitted in a row. */
+  @Benchmark
+  @OperationsPerInvocation(BATCH)
+  public void queuedExchange() {
+    for (int i = 0; i < BATCH; i++) {
+      try (Group group = Group.start()) {
+        communicator.send(buffer, 1, DataType.FLOAT32, 0, stream);
+        communicator.recv(received, 1, DataType.FLOAT32, 0, stream);
+        group.launch();
+      }
+    }
     stream.synchronize();
   }
 

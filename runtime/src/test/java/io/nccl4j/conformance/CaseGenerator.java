@@ -17,7 +17,7 @@ final class CaseGenerator {
   private static final int[] ELEMENTS = {0, 1, 2, 3, 7, 63, 64, 65};
 
   /** Where protocols change or blocks end, in bytes. */
-  private static final int[] EDGES = {256, 504, 1 << 10, 1536, 64 << 10, 512 << 10};
+  private static final int[] EDGES = {256, 1 << 10, 1144, 1536, 64 << 10, 512 << 10};
 
   private static final int SHORT_BYTES = 1536;
   private static final int LONG_BYTES = 512 << 10;

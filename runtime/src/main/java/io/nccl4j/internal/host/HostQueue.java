@@ -296,7 +296,9 @@ class HostQueue extends Driven {
     if (error == null && rank.isHealthy()) {
       try {
         int result =
-            work.isCollective() ? rank.collectives().step(work, patience) : rank.stepMessage(work);
+            work.isCollective()
+                ? rank.collectives().step(work, patience)
+                : rank.stepMessage(work, patience);
         if (result == Step.BLOCKED) {
           work.timesBlocked++;
         }

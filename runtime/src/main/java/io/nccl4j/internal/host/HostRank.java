@@ -160,8 +160,10 @@ final class HostRank extends Padded {
   }
 
   /** Gets on with a send or receive; see {@link io.nccl4j.internal.host.engine.Step}. */
-  int stepMessage(HostWork work) {
-    return outside == null || part.isHere(work.root) ? lanes.step(work) : outside.step(work);
+  int stepMessage(HostWork work, int patience) {
+    return outside == null || part.isHere(work.root)
+        ? lanes.step(work, patience)
+        : outside.step(work);
   }
 
   /** What the engines know of the rank. */

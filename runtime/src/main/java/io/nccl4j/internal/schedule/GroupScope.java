@@ -3,6 +3,7 @@ package io.nccl4j.internal.schedule;
 import io.nccl4j.Group;
 import io.nccl4j.InvalidUsageException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Supplier;
@@ -20,6 +21,8 @@ import org.jspecify.annotations.Nullable;
 public final class GroupScope implements Group {
   private static final ThreadLocal<PerThread> THREADS = ThreadLocal.withInitial(PerThread::new);
 
+  private static final int FEW = 16;
+
   /** Groups of one thread: a stack of reused scopes over one list of works. */
   static final class PerThread {
     final ArrayList<GroupScope> scopes = new ArrayList<>();
@@ -27,11 +30,36 @@ public final class GroupScope implements Group {
     /** Communicators that a launch has entered. */
     final ArrayList<ScheduledCommunicator<?>> entered = new ArrayList<>();
 
-    final ArrayList<ScheduledCommunicator<?>> owners = new ArrayList<>();
-    final ArrayList<Work> works = new ArrayList<>();
+    /** The works of the open groups; null from {@link #count} on. */
+    @Nullable Work[] works = new Work[FEW];
+
+    int count;
     final ArrayList<ScheduledStream<?>> streams = new ArrayList<>();
     final ArrayList<Runnable> afterwards = new ArrayList<>();
     int depth;
+
+    Work work(int i) {
+      return Objects.requireNonNull(works[i]);
+    }
+
+    void add(Work work) {
+      if (count == works.length) {
+        works = Arrays.copyOf(works, 2 * count);
+      }
+      works[count++] = work;
+    }
+
+    Work removeLast() {
+      Work last = work(--count);
+      works[count] = null;
+      return last;
+    }
+
+    void clear() {
+      while (count > 0) {
+        works[--count] = null;
+      }
+    }
   }
 
   private final PerThread threadState;
@@ -52,7 +80,7 @@ public final class GroupScope implements Group {
       state.scopes.add(new GroupScope(state, state.depth));
     }
     GroupScope scope = state.scopes.get(state.depth++);
-    scope.firstWork = state.works.size();
+    scope.firstWork = state.count;
     scope.open = true;
     return scope;
   }
@@ -76,7 +104,12 @@ public final class GroupScope implements Group {
 
   /** The works of the current thread's open groups, in order, which are in no stream yet. */
   public static List<Work> collected() {
-    return List.copyOf(THREADS.get().works);
+    PerThread state = THREADS.get();
+    List<Work> works = new ArrayList<>();
+    for (int i = 0; i < state.count; i++) {
+      works.add(state.work(i));
+    }
+    return works;
   }
 
   /**
@@ -114,9 +147,9 @@ public final class GroupScope implements Group {
 
   void requireRoom(ScheduledCommunicator<?> owner, int limit) {
     int of = 0;
-    if (threadState.works.size() >= limit) {
-      for (ScheduledCommunicator<?> other : threadState.owners) {
-        of += other == owner ? 1 : 0;
+    if (threadState.count >= limit) {
+      for (int i = 0; i < threadState.count; i++) {
+        of += ownerOf(threadState.work(i)) == owner ? 1 : 0;
       }
     }
     if (of >= limit) {
@@ -126,9 +159,16 @@ public final class GroupScope implements Group {
     }
   }
 
-  void add(ScheduledCommunicator<?> owner, Work work) {
-    threadState.owners.add(owner);
-    threadState.works.add(work);
+  void add(Work work) {
+    threadState.add(work);
+  }
+
+  private static ScheduledCommunicator<?> ownerOf(Work work) {
+    return (ScheduledCommunicator<?>) work.owner();
+  }
+
+  private static ScheduledStream<?> streamOf(Work work) {
+    return (ScheduledStream<?>) Objects.requireNonNull(work.stream);
   }
 
   @Override
@@ -138,6 +178,64 @@ public final class GroupScope implements Group {
       end();
       return;
     }
+    if (isPlain()) {
+      launchPlain();
+    } else {
+      launchAll();
+    }
+  }
+
+  /** Whether all works are of one communicator and start on one stream, as they mostly do. */
+  private boolean isPlain() {
+    int count = threadState.count;
+    if (count == 0) {
+      return false;
+    }
+    Work first = threadState.work(0);
+    ScheduledCommunicator<?> owner = ownerOf(first);
+    for (int i = 0; i < count; i++) {
+      Work work = threadState.work(i);
+      if (work.stream != first.stream || work.isCaptured() || ownerOf(work) != owner) {
+        return false;
+      }
+    }
+    StreamEngine<?> engine = streamOf(first).engine();
+    return !engine.isCapturing() && !engine.startsTogether();
+  }
+
+  private void launchPlain() {
+    Work first = threadState.work(0);
+    ScheduledCommunicator<?> owner = ownerOf(first);
+    boolean prepared = false;
+    try {
+      owner.enterForLaunch();
+      try {
+        streamOf(first).awaitRoom();
+        prepared = true;
+        publishPlain(owner);
+      } finally {
+        owner.leave();
+      }
+    } finally {
+      finish(prepared);
+    }
+  }
+
+  @SuppressWarnings("unchecked") // a communicator's FIFO holds only its own works
+  private <W extends Work> void publishPlain(ScheduledCommunicator<W> owner) {
+    W plan = (W) threadState.work(0);
+    owner.submit(plan);
+    Work last = plan;
+    for (int i = 1; i < threadState.count; i++) {
+      W work = (W) threadState.work(i);
+      owner.submit(work);
+      last.next = work;
+      last = work;
+    }
+    ((ScheduledStream<W>) streamOf(plan)).publish(plan);
+  }
+
+  private void launchAll() {
     boolean prepared = false;
     try {
       enter();
@@ -146,22 +244,25 @@ public final class GroupScope implements Group {
       assignAll();
     } finally {
       leave();
-      if (prepared) {
-        // From here the works belong to their streams, whatever happened.
-        threadState.works.clear();
-        threadState.owners.clear();
-        end();
-      } else {
-        close();
-      }
+      finish(prepared);
+    }
+  }
+
+  private void finish(boolean isLaunched) {
+    if (isLaunched) {
+      // From here the works belong to their streams, whatever happened.
+      threadState.clear();
+      end();
+    } else {
+      close();
     }
   }
 
   /** Keeps other threads out of the communicators, each of which must accept operations. */
   private void enter() {
     ScheduledCommunicator<?> last = null;
-    for (int i = 0; i < threadState.owners.size(); i++) {
-      ScheduledCommunicator<?> owner = threadState.owners.get(i);
+    for (int i = 0; i < threadState.count; i++) {
+      ScheduledCommunicator<?> owner = ownerOf(threadState.work(i));
       if (owner != last) {
         owner.enterForGroup(threadState);
         last = owner;
@@ -180,8 +281,8 @@ public final class GroupScope implements Group {
   private void awaitRoom() {
     ScheduledStream<?> last = null;
     boolean capturing = false;
-    for (int i = 0; i < threadState.works.size(); i++) {
-      Work work = threadState.works.get(i);
+    for (int i = 0; i < threadState.count; i++) {
+      Work work = threadState.work(i);
       ScheduledStream<?> stream = streamOf(work);
       if (stream != last) {
         capturing = stream.isCapturing();
@@ -197,13 +298,12 @@ public final class GroupScope implements Group {
   }
 
   private void assignAll() {
-    ArrayList<Work> works = threadState.works;
     ScheduledStream<?> last = null;
     boolean together = false;
     boolean several = false;
-    for (int i = 0; i < works.size(); i++) {
-      Work work = works.get(i);
-      append(threadState.owners.get(i), work);
+    for (int i = 0; i < threadState.count; i++) {
+      Work work = threadState.work(i);
+      append(ownerOf(work), work);
       ScheduledStream<?> stream = streamOf(work);
       if (stream != last) {
         several |= last != null;
@@ -212,7 +312,6 @@ public final class GroupScope implements Group {
       }
     }
     if (together) {
-      // Apart, so that the rest stays small enough to be compiled into the caller's code.
       publishTogether();
     } else if (several) {
       publishEach();
@@ -222,24 +321,18 @@ public final class GroupScope implements Group {
   }
 
   private void publishEach() {
-    ArrayList<Work> works = threadState.works;
-    for (int i = 0; i < works.size(); i++) {
-      ScheduledStream<?> stream = streamOf(works.get(i));
+    for (int i = 0; i < threadState.count; i++) {
+      ScheduledStream<?> stream = streamOf(threadState.work(i));
       if (stream.hasAppended()) {
         stream.publish();
       }
     }
   }
 
-  private static ScheduledStream<?> streamOf(Work work) {
-    return (ScheduledStream<?>) Objects.requireNonNull(work.stream);
-  }
-
   private void publishTogether() {
     ArrayList<ScheduledStream<?>> streams = threadState.streams;
-    ArrayList<Work> works = threadState.works;
-    for (int i = 0; i < works.size(); i++) {
-      ScheduledStream<?> stream = streamOf(works.get(i));
+    for (int i = 0; i < threadState.count; i++) {
+      ScheduledStream<?> stream = streamOf(threadState.work(i));
       if (!streams.contains(stream)) {
         streams.add(stream);
       }
@@ -279,9 +372,10 @@ public final class GroupScope implements Group {
     while (threadState.depth > level + 1) {
       threadState.scopes.get(threadState.depth - 1).close();
     }
-    for (int i = threadState.works.size(); --i >= firstWork; ) {
-      ScheduledCommunicator<?> owner = threadState.owners.remove(i);
-      owner.fifo().discard(threadState.works.remove(i));
+    while (threadState.count > firstWork) {
+      Work work = threadState.removeLast();
+      ScheduledCommunicator<?> owner = ownerOf(work);
+      owner.fifo().discard(work);
       owner.gaveBack();
     }
     end();

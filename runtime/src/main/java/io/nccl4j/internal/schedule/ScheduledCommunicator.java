@@ -723,7 +723,7 @@ public abstract class ScheduledCommunicator<W extends Work> extends Padded
   /** Hands a work to the open group or straight to its stream. */
   private void start(W work, @Nullable GroupScope group, ScheduledStream<W> stream) {
     if (group != null) {
-      group.add(this, work);
+      group.add(work);
       return;
     }
     if (!work.isCaptured()) {

@@ -392,7 +392,7 @@ public final class CollectiveEngine extends Padded {
     boolean onlyRoot = w.lowLatency && w.operation.senders() == Party.ROOT;
     for (int k = onlyRoot ? w.root : w.cursor; k < nranks; k++) {
       if (k != place) {
-        long found = poll(slot(k, w.seq), expected);
+        long found = control.poll(slot(k, w.seq), expected, patience);
         if (found != expected) {
           if ((int) found == (int) expected) {
             throw accord.mismatch(w, here[k]);
@@ -408,15 +408,6 @@ public final class CollectiveEngine extends Padded {
       }
     }
     return true;
-  }
-
-  private long poll(long word, long expected) {
-    long found = control.getAcquire(word);
-    for (int i = patience; found != expected && i > 0; i--) {
-      Thread.onSpinWait();
-      found = control.getAcquire(word);
-    }
-    return found;
   }
 
   /** Whether this rank needs the others' data to finish a low-latency operation. */
@@ -638,7 +629,7 @@ public final class CollectiveEngine extends Padded {
     HostBuffer recv = w.recvBuffer();
     for (int k = w.cursor; k * share < payload; k++) {
       long slot = slot(k, w.seq);
-      if (poll(slot + Layout.SHARE_WORD, expected) != expected) {
+      if (control.poll(slot + Layout.SHARE_WORD, expected, patience) != expected) {
         w.cursor = k;
         w.blockedOn = here[k];
         return Step.BLOCKED;

@@ -66,9 +66,13 @@ public final class LaneEngine extends Padded {
     bounce = new HostHeap.Block[nranks];
   }
 
-  /** Gets on with the work until it is complete or must wait. */
-  public int step(EngineWork w) {
-    return w.operation == Operation.SEND ? send(w) : receive(w);
+  /**
+   * Gets on with the work until it is complete or must wait.
+   *
+   * @param patience how often to look for a message before it is said to be waiting
+   */
+  public int step(EngineWork w, int patience) {
+    return w.operation == Operation.SEND ? send(w) : receive(w, patience);
   }
 
   private static long slotOf(long lane, long seq) {
@@ -186,7 +190,7 @@ public final class LaneEngine extends Padded {
 
   // ---- receiving
 
-  private int receive(EngineWork w) {
+  private int receive(EngineWork w, int patience) {
     int peer = w.root;
     w.blockedOn = peer;
     if (w.stage == EngineWork.QUEUED) {
@@ -200,7 +204,7 @@ public final class LaneEngine extends Padded {
     }
     long slot = slotOf(control.lane(peer, rank), w.seq);
     if (w.stage == EngineWork.POSTED) {
-      long found = control.getAcquire(slot);
+      long found = control.poll(slot, word(w), patience);
       if (found != word(w)) {
         if ((int) found == (int) w.seq) {
           throw view.accord.mismatch(w, peer);

@@ -165,6 +165,20 @@ public final class ControlBlock {
     return (long) LONG.getAcquire(segment(), at(offset));
   }
 
+  /**
+   * Looks for a word, once and {@code patience} times more.
+   *
+   * @return what was found last
+   */
+  public long poll(long offset, long expected, int patience) {
+    long found = getAcquire(offset);
+    for (int i = patience; found != expected && i > 0; i--) {
+      Thread.onSpinWait();
+      found = getAcquire(offset);
+    }
+    return found;
+  }
+
   public void setRelease(long offset, long value) {
     LONG.setRelease(segment(), at(offset), value);
   }

@@ -47,6 +47,9 @@ public final class Layout {
   /** Collectives from one word that says what is done to the next. */
   public static final int DONE_INTERVAL = VALUES.value("done interval", 8);
 
+  /** Bytes of data that a slot of a lane takes. */
+  public static final int LANE_PAYLOAD = VALUES.value("lane payload", 1144);
+
   public static final int LANE_SLOTS = VALUES.value("lane slots", 8);
 
   /** Small messages from one acknowledgement to the next. */
@@ -194,8 +197,8 @@ public final class Layout {
   public static final long LANE_WORD = LANE_SLOT.word("word");
   public static final long LANE_OFFSET = LANE_SLOT.word("offset");
   public static final long LANE_MODE = LANE_SLOT.word("mode");
-  public static final int LANE_SLOT_BYTES = (int) LANE_SLOT.bytes(4L * LINE);
-  public static final int LANE_PAYLOAD = LANE_SLOT_BYTES - Long.BYTES;
+  static final long LANE_REST = LANE_SLOT.add("rest", LANE_PAYLOAD - 2L * Long.BYTES, Long.BYTES);
+  public static final int LANE_SLOT_BYTES = (int) LANE_SLOT.bytes(LINE);
 
   // What each pair of ranks has, for each direction.
 
