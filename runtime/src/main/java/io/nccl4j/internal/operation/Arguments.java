@@ -15,6 +15,9 @@ import org.jspecify.annotations.Nullable;
  * are called counts.
  */
 public final class Arguments {
+  /** Elements that fit whatever their type and the number of ranks: found without a division. */
+  private static final long SURELY_FITS = 1L << 40;
+
   private final int rank;
   private final int nranks;
   private final Device device;
@@ -42,7 +45,7 @@ public final class Arguments {
     checkRoot(operation, root);
     boolean many = operation.sent() == Shape.EACH || operation.received() == Shape.EACH;
     long all = bytes(count, many ? nranks : 1, type, "count", operation);
-    long block = many ? all / nranks : all;
+    long block = count * type.byteSize();
     if (operation.reducing()) {
       reduction(op, type, device, operation);
     }
@@ -195,7 +198,7 @@ public final class Arguments {
       throw new InvalidArgumentException(
           operation.label() + ": " + name + " is " + count, "pass 0 or more elements");
     }
-    if (count > Long.MAX_VALUE / blocks / type.byteSize()) {
+    if (count > SURELY_FITS && count > Long.MAX_VALUE / blocks / type.byteSize()) {
       throw new InvalidArgumentException(
           operation.label()
               + ": "
