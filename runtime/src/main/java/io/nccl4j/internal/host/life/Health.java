@@ -24,8 +24,11 @@ import org.jspecify.annotations.Nullable;
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
 public final class Health implements Accord, Outside.Own {
-  /** How long the other hosts may take to say what their ranks have called. */
+  /** How long the other hosts may take to say what their ranks have called, ... */
   private static final long ANSWER_NANOS = 500_000_000;
+
+  /** ... and for each rank, since all that wait ask at the same time. */
+  private static final long ANSWER_NANOS_PER_RANK = 20_000_000;
 
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
@@ -257,7 +260,7 @@ public final class Health implements Accord, Outside.Own {
     } else if (now - work.slowSince > timeoutNanos) {
       Outside others = outside;
       if (others != null && failure == null) {
-        others.ask(ANSWER_NANOS);
+        others.ask(ANSWER_NANOS + nranks * ANSWER_NANOS_PER_RANK);
       }
       fail(explanation.incomplete(work, timeoutNanos));
     }
