@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  * are called counts.
  */
 public final class Arguments {
-  /** Elements that fit whatever their type and the number of ranks: found without a division. */
+  /** Counts up to here overflow with no type and number of ranks, so that no division is needed. */
   private static final long SURELY_FITS = 1L << 40;
 
   private final int rank;

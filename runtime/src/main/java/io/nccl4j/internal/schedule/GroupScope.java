@@ -149,7 +149,7 @@ public final class GroupScope implements Group {
     int of = 0;
     if (threadState.count >= limit) {
       for (int i = 0; i < threadState.count; i++) {
-        of += ownerOf(threadState.work(i)) == owner ? 1 : 0;
+        of += threadState.work(i).owner() == owner ? 1 : 0;
       }
     }
     if (of >= limit) {

@@ -166,9 +166,9 @@ public final class ControlBlock {
   }
 
   /**
-   * Looks for a word, once and {@code patience} times more.
+   * Reads a word until it has the expected value, at most {@code patience} times after the first.
    *
-   * @return what was found last
+   * @return the value it had last
    */
   public long poll(long offset, long expected, int patience) {
     long found = getAcquire(offset);
