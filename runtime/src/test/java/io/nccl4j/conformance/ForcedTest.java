@@ -255,7 +255,7 @@ class ForcedTest {
                   InvalidUsageException.class,
                   () ->
                       communicator.send(
-                          in, 127, DataType.FLOAT32, 1 - communicator.rank(), stream));
+                          in, 287, DataType.FLOAT32, 1 - communicator.rank(), stream));
               communicator.allReduce(in, out, 384, DataType.FLOAT32, ReduceOp.SUM, stream);
               communicator.allToAll(in, out, 192, DataType.FLOAT32, stream);
               stream.synchronize();
