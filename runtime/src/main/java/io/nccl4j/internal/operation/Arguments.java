@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  * are called counts.
  */
 public final class Arguments {
-  /** Counts up to here overflow with no type and number of ranks, so that no division is needed. */
+  /** Up to this count no type and number of ranks overflows, so the check needs no division. */
   private static final long SURELY_FITS = 1L << 40;
 
   private final int rank;

@@ -166,9 +166,9 @@ public final class ControlBlock {
   }
 
   /**
-   * Reads a word until it has the expected value, at most {@code patience} times after the first.
+   * Reads a word and, until it has the expected value, reads it again up to {@code patience} times.
    *
-   * @return the value it had last
+   * @return the last value read
    */
   public long poll(long offset, long expected, int patience) {
     long found = getAcquire(offset);

@@ -198,9 +198,7 @@ public final class Layout {
   public static final long LANE_OFFSET = LANE_SLOT.word("offset");
   public static final long LANE_MODE = LANE_SLOT.word("mode");
 
-  /**
-   * The data that goes on behind these words, which it takes as well where there is no descriptor.
-   */
+  /** The rest of the data, which begins at {@link #LANE_OFFSET} if there is no descriptor. */
   static final long LANE_REST = LANE_SLOT.add("rest", LANE_PAYLOAD - 2L * Long.BYTES, Long.BYTES);
 
   public static final int LANE_SLOT_BYTES = (int) LANE_SLOT.bytes(LINE);

@@ -24,10 +24,10 @@ import org.jspecify.annotations.Nullable;
  * the other ranks, and theirs, which it looks for while it waits. Thread-safe.
  */
 public final class Health implements Accord, Outside.Own {
-  /** How long the other hosts may take to say what their ranks have called, ... */
+  /** How long to wait for other hosts to report what their ranks called last. */
   private static final long ANSWER_NANOS = 500_000_000;
 
-  /** ... and for each rank, since all that wait ask at the same time. */
+  /** Added to it for each rank, because all ranks that wait may ask at once. */
   private static final long ANSWER_NANOS_PER_RANK = 20_000_000;
 
   private static final Reason NO_REASON = new Reason(List.of(), "");
