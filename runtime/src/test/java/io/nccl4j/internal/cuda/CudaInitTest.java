@@ -277,8 +277,9 @@ class CudaInitTest {
     requireText(thrown, "cuda device 2", "bytes are free");
   }
 
-  /** All of the chunk that a device keeps. */
+  /** All of the only chunk that a device then has. */
   private static DeviceBuffer fill(Device device) {
+    CudaRig.trim(device);
     return device.allocate(32L << 20);
   }
 

@@ -120,9 +120,7 @@ final class MemoryTrials {
 
   /** What is alive when devices have given back what they keep. */
   private Map<String, Long> trimmed() {
-    for (Device device : devices()) {
-      ((CudaGpu) device).deviceMemory().heap().trim();
-    }
+    devices().forEach(CudaRig::trim);
     // What NCCL ends in the background may take a while.
     CudaRig.eventually(() -> standIn.live("comm") == 0 && standIn.live("memory") == 0);
     return standIn.live();

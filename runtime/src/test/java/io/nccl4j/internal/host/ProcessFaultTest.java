@@ -118,18 +118,21 @@ class ProcessFaultTest {
     answers("joined");
   }
 
-  /** The last rank does not come: the others wait for it. */
+  /** The last rank does not come. The victim is killed when all the others wait for it. */
   @Test
   void whoIsKilledWhileRanksJoinIsNamed() throws Exception {
     UniqueId id = UniqueId.create(Backend.HOST, UniqueId.Reach.NETWORK);
     int last = ranks.size() - 1;
-    try (Relay relay = new Relay()) {
-      tellToJoin(RelayedId.through(relay, id), VICTIM);
-      for (int rank = 0; rank < VICTIM; rank++) {
-        tellToJoin(id, rank);
+    List<Relay> relays = new ArrayList<>();
+    try {
+      for (int rank = 0; rank < last; rank++) {
+        relays.add(new Relay());
+        tellToJoin(RelayedId.through(relays.get(rank), id), rank);
       }
-      while (relay.carried() < HostFaultTest.JOINED_BYTES) {
-        Thread.onSpinWait();
+      for (Relay relay : relays) {
+        while (relay.carried() < HostFaultTest.JOINED_BYTES) {
+          LockSupport.parkNanos(1_000_000);
+        }
       }
       long start = System.nanoTime();
       killVictim();
@@ -139,6 +142,10 @@ class ProcessFaultTest {
               assertNamesVictim(rank, process.expect("failed"), start);
             }
           });
+    } finally {
+      for (Relay relay : relays) {
+        relay.close();
+      }
     }
     isGood = true;
   }

@@ -44,7 +44,12 @@ public final class CudaHeap {
   /** Every block starts at a multiple of this, which NCCL asks of windows. */
   public static final long ALIGNMENT = 4096;
 
-  static final long CHUNK_BYTES = 32L << 20;
+  /**
+   * The first chunk holds the flags of communicators, and is often all that a process needs of it.
+   */
+  static final long FIRST_CHUNK_BYTES = 2L << 20;
+
+  private static final long CHUNK_BYTES = 32L << 20;
 
   private final Gpu gpu;
   private final MemoryBook.Account unbooked;
@@ -113,10 +118,11 @@ public final class CudaHeap {
   }
 
   private Chunk newChunk(long size) {
+    long least = chunks.isEmpty() ? FIRST_CHUNK_BYTES : CHUNK_BYTES;
     try {
-      return map(Math.max(size, CHUNK_BYTES));
+      return map(Math.max(size, least));
     } catch (SystemErrorException e) {
-      if (size >= CHUNK_BYTES) {
+      if (size >= least) {
         throw e;
       }
       return map(size);

@@ -28,7 +28,7 @@ public final class CudaMemory {
             MemoryPurpose.BARRIER,
             MemoryPlace.DEVICE,
             When.JOIN,
-            first ? CudaHeap.CHUNK_BYTES : CudaHeap.ALIGNMENT,
+            first ? CudaHeap.FIRST_CHUNK_BYTES : CudaHeap.ALIGNMENT,
             Basis.OWN,
             first ? "the device's first chunk, which buffers share" : "of a chunk that is there"));
     lines.add(
