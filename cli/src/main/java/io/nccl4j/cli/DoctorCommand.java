@@ -3,6 +3,7 @@ package io.nccl4j.cli;
 import io.nccl4j.Backend;
 import io.nccl4j.Provider;
 import io.nccl4j.bench.output.DiagnosisJson;
+import io.nccl4j.cli.options.OptionRange;
 import io.nccl4j.diagnose.Diagnosis;
 import io.nccl4j.diagnose.Diagnosis.Check;
 import io.nccl4j.diagnose.Diagnosis.Status;

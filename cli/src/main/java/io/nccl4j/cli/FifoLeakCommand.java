@@ -9,6 +9,8 @@ import io.nccl4j.bench.options.Options;
 import io.nccl4j.bench.run.RankRange;
 import io.nccl4j.bench.selftest.FifoLeak;
 import io.nccl4j.bench.selftest.SelfTest;
+import io.nccl4j.cli.options.OptionRange;
+import io.nccl4j.cli.process.RankEnvironment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -9,6 +9,8 @@ import io.nccl4j.bench.output.FirstCallJson;
 import io.nccl4j.bench.run.FirstCall;
 import io.nccl4j.bench.run.RankRange;
 import io.nccl4j.bench.selftest.SelfTest;
+import io.nccl4j.cli.options.OptionRange;
+import io.nccl4j.cli.process.RankEnvironment;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;

@@ -11,6 +11,7 @@ import io.nccl4j.Provider;
 import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.options.Setup;
 import io.nccl4j.bench.output.InfoJson;
+import io.nccl4j.cli.options.OptionRange;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;

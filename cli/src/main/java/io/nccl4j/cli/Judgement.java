@@ -3,6 +3,7 @@ package io.nccl4j.cli;
 import io.nccl4j.bench.report.Comparison;
 import io.nccl4j.bench.report.ComparisonWriter;
 import io.nccl4j.bench.report.Run;
+import io.nccl4j.cli.options.OptionRange;
 import java.io.PrintStream;
 import java.util.List;
 import picocli.CommandLine.Model.CommandSpec;

@@ -6,6 +6,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.bench.machine.ByteSize;
 import io.nccl4j.bench.output.MemoryJson;
 import io.nccl4j.bench.run.MemoryMeasurement;
+import io.nccl4j.cli.options.OptionRange;
 import io.nccl4j.memory.MemoryPrediction;
 import io.nccl4j.memory.MemoryQuery;
 import io.nccl4j.memory.MemoryQuery.Lever;

@@ -2,6 +2,10 @@ package io.nccl4j.cli;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.bench.options.Options;
+import io.nccl4j.cli.process.ChildCommand;
+import io.nccl4j.cli.process.LineRelay;
+import io.nccl4j.cli.process.RankEnvironment;
+import io.nccl4j.cli.process.Signals;
 import io.nccl4j.launch.JobExit;
 import io.nccl4j.launch.RankOutput;
 import io.nccl4j.launch.RankOutput.Channel;

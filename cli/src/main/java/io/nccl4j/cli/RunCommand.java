@@ -1,6 +1,8 @@
 package io.nccl4j.cli;
 
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.cli.process.RankEnvironment;
+import io.nccl4j.cli.process.Signals;
 import io.nccl4j.launch.JobExit;
 import io.nccl4j.launch.RankOutput;
 import io.nccl4j.launch.RankProcesses;

@@ -11,6 +11,8 @@ import io.nccl4j.bench.run.RankRange;
 import io.nccl4j.bench.selftest.SelfTest;
 import io.nccl4j.bench.selftest.SelfTestReport;
 import io.nccl4j.bench.selftest.SelfTestReport.Column;
+import io.nccl4j.cli.options.OptionRange;
+import io.nccl4j.cli.process.RankEnvironment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -5,6 +5,7 @@ import io.nccl4j.Provider;
 import io.nccl4j.bench.selftest.Soak;
 import io.nccl4j.bench.selftest.SoakProcess;
 import io.nccl4j.bench.selftest.SoakReport;
+import io.nccl4j.cli.options.OptionRange;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;

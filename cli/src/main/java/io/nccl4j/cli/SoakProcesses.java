@@ -2,6 +2,8 @@ package io.nccl4j.cli;
 
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.selftest.Soak;
+import io.nccl4j.cli.process.ChildCommand;
+import io.nccl4j.cli.process.LineRelay;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;

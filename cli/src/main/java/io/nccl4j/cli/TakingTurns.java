@@ -4,6 +4,7 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.options.TurnSeat;
 import io.nccl4j.bench.run.TurnFile;
+import io.nccl4j.cli.process.Processes;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;

@@ -4,6 +4,7 @@ import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.report.Comparison;
 import io.nccl4j.bench.report.ResultFiles;
+import io.nccl4j.cli.options.OptionRange;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.bench.program.Program;
 import io.nccl4j.bench.program.Programs;
+import io.nccl4j.cli.process.RankEnvironment;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;

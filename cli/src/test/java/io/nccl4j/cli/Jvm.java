@@ -1,5 +1,6 @@
 package io.nccl4j.cli;
 
+import io.nccl4j.cli.process.ChildCommand;
 import io.nccl4j.internal.bootstrap.ChildClassPath;
 import java.io.IOException;
 import java.nio.file.Files;

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.cli.process.ChildCommand;
+import io.nccl4j.cli.process.RankEnvironment;
 import io.nccl4j.internal.cuda.StandIn;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;

@@ -5,7 +5,7 @@ import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 
 /** A point in time until which to wait. Immutable. */
-final class Deadline {
+public final class Deadline {
   private final long start = System.nanoTime();
   private final long nanos;
 
@@ -18,7 +18,7 @@ final class Deadline {
    *
    * @throws InvalidArgumentException if the time is not positive
    */
-  static Deadline after(Duration timeout) {
+  public static Deadline after(Duration timeout) {
     if (timeout.isNegative() || timeout.isZero()) {
       throw new InvalidArgumentException("the timeout is " + timeout, "use a positive duration");
     }
@@ -47,7 +47,7 @@ final class Deadline {
     return remaining <= 0 ? 0 : (remaining - 1) / TimeUnit.MILLISECONDS.toNanos(1) + 1;
   }
 
-  boolean passed() {
+  public boolean passed() {
     return remainingNanos() <= 0;
   }
 

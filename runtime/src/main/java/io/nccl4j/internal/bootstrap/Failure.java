@@ -23,7 +23,7 @@ import java.util.stream.IntStream;
  * @param message what was wrong
  * @param remedy what to do, or an empty string
  */
-record Failure(Kind kind, List<Integer> ranks, String message, String remedy) {
+public record Failure(Kind kind, List<Integer> ranks, String message, String remedy) {
   private static final int MAX_TEXT_BYTES = 2048;
 
   /** More ranks are not listed; the text counts them. */
@@ -42,7 +42,7 @@ record Failure(Kind kind, List<Integer> ranks, String message, String remedy) {
     PEER
   }
 
-  Failure {
+  public Failure {
     ranks = ranks.stream().limit(MAX_LISTED).toList();
   }
 
@@ -92,7 +92,7 @@ record Failure(Kind kind, List<Integer> ranks, String message, String remedy) {
   }
 
   /** A rank was interrupted while it joined. The thread's interrupt flag is set again. */
-  static NcclException interrupted(int rank, Exception cause) {
+  public static NcclException interrupted(int rank, Exception cause) {
     Thread.currentThread().interrupt();
     return new InterruptedWaitException(
             "rank " + rank + " was interrupted while it joined", "create a new unique id")
@@ -100,7 +100,7 @@ record Failure(Kind kind, List<Integer> ranks, String message, String remedy) {
   }
 
   /** The system refused a call. */
-  static NcclException ofSystem(String what, LibcException cause) {
+  public static NcclException ofSystem(String what, LibcException cause) {
     return new SystemErrorException(what + ": " + cause.getMessage(), "").causedBy(cause);
   }
 

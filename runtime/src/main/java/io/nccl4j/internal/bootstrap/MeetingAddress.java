@@ -26,9 +26,9 @@ import java.util.regex.Pattern;
  * @param port its TCP port
  * @param variable that named the machine
  */
-record MeetingAddress(String host, int port, byte[] secret, String variable) {
-  static final String VARIABLE = "NCCL4J_RENDEZVOUS";
-  static final String SECRET = "NCCL4J_SECRET";
+public record MeetingAddress(String host, int port, byte[] secret, String variable) {
+  public static final String VARIABLE = "NCCL4J_RENDEZVOUS";
+  public static final String SECRET = "NCCL4J_SECRET";
   static final String SECRET_FILE = "NCCL4J_SECRET_FILE";
 
   /** A URI, but names of containers may have underscores. */
@@ -36,7 +36,7 @@ record MeetingAddress(String host, int port, byte[] secret, String variable) {
       Pattern.compile("tcp://(?:\\[([^\\]]+)]|([^\\s:/?#@\\[\\]]+)):(\\d{1,5})/?");
 
   private static final int LEAST_SECRET_BYTES = 16;
-  static final int MOST_PORT = 65_535;
+  public static final int MOST_PORT = 65_535;
   private static final long PAUSE_MILLIS = 100;
 
   /**
@@ -45,7 +45,7 @@ record MeetingAddress(String host, int port, byte[] secret, String variable) {
    * @throws InvalidArgumentException if it says nothing that can be understood
    * @throws InvalidUsageException if there is no secret, or one that could be guessed
    */
-  static Optional<MeetingAddress> of(Map<String, String> environment) {
+  public static Optional<MeetingAddress> of(Map<String, String> environment) {
     if (!isIn(environment)) {
       return Optional.empty();
     }
@@ -62,17 +62,17 @@ record MeetingAddress(String host, int port, byte[] secret, String variable) {
   }
 
   /** Whether an environment says where to meet. */
-  static boolean isIn(Map<String, String> environment) {
+  public static boolean isIn(Map<String, String> environment) {
     return !environment.getOrDefault(VARIABLE, "").isBlank();
   }
 
   /** Whether it has a secret, a good one or not. */
-  static boolean hasSecret(Map<String, String> environment) {
+  public static boolean hasSecret(Map<String, String> environment) {
     return environment.containsKey(SECRET) || !environment.getOrDefault(SECRET_FILE, "").isEmpty();
   }
 
   /** What all processes of the job share. */
-  static byte[] secret(Map<String, String> environment) {
+  public static byte[] secret(Map<String, String> environment) {
     String given = environment.get(SECRET);
     String file = environment.getOrDefault(SECRET_FILE, "");
     if (!hasSecret(environment)) {
@@ -118,7 +118,7 @@ record MeetingAddress(String host, int port, byte[] secret, String variable) {
    * @param rank that asks
    * @param timeout how long the name may take to be known
    */
-  NetworkId id(String job, int rank, Duration timeout) {
+  public NetworkId id(String job, int rank, Duration timeout) {
     return NetworkId.derive(secret, job, resolve(rank, Deadline.after(timeout)));
   }
 

@@ -38,9 +38,12 @@ import org.apache.logging.log4j.Logger;
  * <p>A file is named by the job and by the process that made it, so that what a dead process left
  * is known as such, and passed over.
  */
-final class MeetingFolder {
+public final class MeetingFolder {
+  /** The variable with the user's own name of the job. */
+  public static final String JOB = "NCCL4J_JOB";
+
   /** The variable that names the folder. */
-  static final String VARIABLE = "NCCL4J_RENDEZVOUS_DIR";
+  public static final String VARIABLE = "NCCL4J_RENDEZVOUS_DIR";
 
   private static final Logger LOG = LogManager.getLogger(MeetingFolder.class);
   private static final Set<PosixFilePermission> OWNER_ONLY =
@@ -62,7 +65,7 @@ final class MeetingFolder {
    * The folders of this process's user, in the order in which they are tried. The first one's name
    * can be taken by anybody; nobody else can make anything in the home folder.
    */
-  static List<Path> standard() {
+  public static List<Path> standard() {
     String user = ProcessFiles.HERE.ownerNumber().orElse(System.getProperty("user.name"));
     return List.of(
         Path.of("/tmp", "nccl4j-" + user), Path.of(System.getProperty("user.home"), ".nccl4j"));
@@ -74,7 +77,7 @@ final class MeetingFolder {
    *
    * @throws SystemErrorException if none can be used
    */
-  static MeetingFolder openFirst(List<Path> folders) {
+  public static MeetingFolder openFirst(List<Path> folders) {
     SystemErrorException first = null;
     for (Path folder : folders) {
       try {
@@ -103,7 +106,7 @@ final class MeetingFolder {
    *
    * @throws SystemErrorException if it cannot be made, is no folder, or others may enter it
    */
-  static MeetingFolder open(Path path) {
+  public static MeetingFolder open(Path path) {
     try {
       try {
         Files.createDirectory(path, PosixFilePermissions.asFileAttribute(OWNER_ONLY));
@@ -145,7 +148,7 @@ final class MeetingFolder {
    * Leaves an id; what was left for the same job before goes, and what processes left that are
    * gone. Returns the file.
    */
-  Path leave(String job, UniqueId id) {
+  public Path leave(String job, UniqueId id) {
     of(job).forEach(MeetingFolder::remove);
     stale().forEach(MeetingFolder::remove);
     Path file = folder.resolve(name(job) + "." + Place.HERE.mark());
@@ -160,7 +163,7 @@ final class MeetingFolder {
    * @throws InterruptedWaitException if the thread was interrupted; it stays so
    * @throws SystemErrorException if others could have read or written it
    */
-  UniqueId take(String job, Duration timeout) {
+  public UniqueId take(String job, Duration timeout) {
     Deadline deadline = Deadline.after(timeout);
     while (true) {
       for (Path file : of(job)) {
@@ -178,7 +181,7 @@ final class MeetingFolder {
             "check that the process with rank 0 has started, on this machine if "
                 + VARIABLE
                 + " does not name a shared folder, and that "
-                + JobLaunch.JOB
+                + JOB
                 + ", if set, is the same in all processes");
       }
       if (Thread.currentThread().isInterrupted()) {
@@ -200,12 +203,12 @@ final class MeetingFolder {
   }
 
   /** The files of processes that are gone. */
-  List<Path> stale() {
+  public List<Path> stale() {
     return matching("*").stream().filter(file -> isId(file) && !alive(file)).toList();
   }
 
   /** The files of ids, whoever made them. */
-  List<Path> ids() {
+  public List<Path> ids() {
     return matching("*").stream().filter(MeetingFolder::isId).toList();
   }
 
@@ -235,7 +238,7 @@ final class MeetingFolder {
   }
 
   /** Removes a file that was left; it may be gone already. */
-  static void remove(Path file) {
+  public static void remove(Path file) {
     try {
       Files.deleteIfExists(file);
     } catch (IOException e) {

@@ -35,7 +35,7 @@ import org.jspecify.annotations.Nullable;
  * <p>No lock is held while a thread waits for the other side: it would hold up the carrier of a
  * virtual thread, and with that other ranks.
  */
-final class NetworkCreator {
+public final class NetworkCreator {
   private static final Logger LOG = LogManager.getLogger(NetworkCreator.class);
   private static final int BACKLOG = 1024;
 
@@ -149,7 +149,7 @@ final class NetworkCreator {
    * @param unused how long that lasts, or the first rank may take to come
    * @throws SystemErrorException if it cannot listen there
    */
-  static void serve(NetworkId id, byte @Nullable [] value, Deadline unused) {
+  public static void serve(NetworkId id, byte @Nullable [] value, Deadline unused) {
     synchronized (CREATORS) {
       NetworkCreator creator = CREATORS.get(id.address());
       if (creator == null) {

@@ -28,7 +28,7 @@ import java.util.UUID;
  * @param secret what both sides prove to know; not a copy
  * @param address where the rendezvous is served
  */
-record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
+public record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
   static final int VERSION = 2;
 
   private static final int ADDRESS_BYTES = 16;
@@ -81,7 +81,7 @@ record NetworkId(UUID name, byte[] secret, InetSocketAddress address) {
     }
   }
 
-  UniqueId toUniqueId() {
+  public UniqueId toUniqueId() {
     byte[] ip = address.getAddress().getAddress();
     ByteBuffer out = IdBytes.begin(VERSION, name, secret);
     if (ip.length == IPV4_BYTES) {

@@ -364,12 +364,12 @@ public final class NetworkMeeting implements AutoCloseable {
    * Hands out bytes to whoever asks by this id, for as long as ranks may take to join. Who reads
    * along on the network cannot read them.
    */
-  static void handOut(NetworkId id, byte[] value, Duration timeout) {
+  public static void handOut(NetworkId id, byte[] value, Duration timeout) {
     NetworkCreator.serve(id, value, Deadline.after(timeout));
   }
 
   /** What {@link #handOut} gives. */
-  static byte[] fetch(NetworkId id, int rank, Duration timeout) {
+  public static byte[] fetch(NetworkId id, int rank, Duration timeout) {
     try (NetworkMeeting meeting = connect(id, rank, Deadline.after(timeout))) {
       meeting.send(Session.FETCH, new byte[0]);
       return meeting.session.hidden(meeting.answer().array());

@@ -18,13 +18,13 @@ import java.util.regex.Pattern;
  *     that had the same id one after the other
  * @param host name of the machine or container
  */
-record Place(UUID boot, int network, int pids, int pid, long started, String host) {
+public record Place(UUID boot, int network, int pids, int pid, long started, String host) {
   // boot, PID namespace, pid and start
   private static final Pattern MARK =
       Pattern.compile("([-0-9a-f]{36})\\.(\\d{1,18})\\.(\\d{1,18})\\.(\\d{1,18})");
 
   /** This process's place. */
-  static final Place HERE = here();
+  public static final Place HERE = here();
 
   private static Place here() {
     int pid = (int) ProcessHandle.current().pid();
@@ -38,7 +38,7 @@ record Place(UUID boot, int network, int pids, int pid, long started, String hos
   }
 
   /** Names this process among all that are and were: see {@link #isGone}. */
-  String mark() {
+  public String mark() {
     return String.join(
         ".",
         boot.toString(),
@@ -51,7 +51,7 @@ record Place(UUID boot, int network, int pids, int pid, long started, String hos
    * Whether the process with this mark has certainly ended. Of one of another machine, of an
    * earlier start of this one or of another PID namespace nobody here can tell.
    */
-  static boolean isGone(String mark) {
+  public static boolean isGone(String mark) {
     Matcher form = MARK.matcher(mark);
     if (!form.matches() || HERE.started == 0) {
       return false;

@@ -10,11 +10,11 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /** Runs one thread per rank. */
-final class Ranks {
+public final class Ranks {
   private Ranks() {}
 
   /** Runs them all on platform threads and returns their results in order. */
-  static <T> List<T> run(List<Callable<T>> ranks) throws Exception {
+  public static <T> List<T> run(List<Callable<T>> ranks) throws Exception {
     return run(Executors.newCachedThreadPool(), ranks);
   }
 

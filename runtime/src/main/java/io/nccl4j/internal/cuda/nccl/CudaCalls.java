@@ -35,7 +35,7 @@ public final class CudaCalls {
     this.pending = pending;
   }
 
-  NcclRank rank() {
+  public NcclRank rank() {
     return rank;
   }
 
@@ -124,7 +124,7 @@ public final class CudaCalls {
   }
 
   /** Calls what does not wait; a failure leaves the communicator as it is. */
-  void query(String what, Call call) {
+  public void query(String what, Call call) {
     String of = what + " of communicator " + rank.name();
     Guard guard = rank.handle().guard();
     int result;

@@ -44,7 +44,7 @@ public final class CudaHealth {
   }
 
   /** Throws the first failure if there is one. */
-  void throwIfFailed() {
+  public void throwIfFailed() {
     NcclException cause = failure.get();
     if (cause != null) {
       told();

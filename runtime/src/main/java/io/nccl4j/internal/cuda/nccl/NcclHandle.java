@@ -73,7 +73,7 @@ public final class NcclHandle {
   }
 
   /** Where NCCL writes a pointer, one call at a time; it may do so after the call. */
-  MemorySegment out() {
+  public MemorySegment out() {
     MemorySegment known = out;
     if (known == null) {
       known = arena.allocate(ValueLayout.ADDRESS);
