@@ -462,7 +462,7 @@ public final class Health implements Accord, Outside.Own {
     return true;
   }
 
-  /** The ranks that are not quiet, for messages. */
+  /** The ranks that are not quiet, for messages; empty if all are by now. */
   @Override
   public String restless() {
     StringBuilder text = new StringBuilder();
@@ -471,6 +471,6 @@ public final class Health implements Accord, Outside.Own {
         text.append(text.isEmpty() ? "" : ", ").append("rank ").append(k);
       }
     }
-    return text.isEmpty() ? "all are quiet by now" : text.toString();
+    return text.toString();
   }
 }

@@ -26,7 +26,7 @@ public final class Quarantine {
     /** Whether they can touch nothing of this rank any more. */
     boolean peersAreQuiet();
 
-    /** Those that can, for messages. */
+    /** Those that can, for messages; empty if there are none any more. */
     String restless();
   }
 
@@ -62,15 +62,19 @@ public final class Quarantine {
    * @param call what is refused, for the message
    */
   public void requireQuiet(HostBuffer buffer, String call) {
-    if (used) {
-      Peers writer = writer(buffer.address(), buffer.byteSize());
-      if (writer != null) {
+    if (!used) {
+      return;
+    }
+    for (Peers writer = writer(buffer); writer != null; writer = writer(buffer)) {
+      String restless = writer.restless();
+      // Empty if they have become quiet since: then it is looked up again.
+      if (!restless.isEmpty()) {
         throw new InvalidUsageException(
             call
                 + ": ranks of communicator "
                 + writer.name()
                 + ", which has failed, may still write to the buffer: "
-                + writer.restless(),
+                + restless,
             "wait for it with DeviceBuffer.awaitQuiet, use another buffer, or end those processes");
       }
     }
@@ -90,6 +94,10 @@ public final class Quarantine {
   BooleanSupplier whenUntouched(long address, long bytes) {
     List<Entry> touching = used ? touching(address, bytes) : List.of();
     return () -> touching.stream().allMatch(entry -> entry.peers.peersAreQuiet());
+  }
+
+  private @Nullable Peers writer(HostBuffer buffer) {
+    return writer(buffer.address(), buffer.byteSize());
   }
 
   private synchronized @Nullable Peers writer(long address, long bytes) {
