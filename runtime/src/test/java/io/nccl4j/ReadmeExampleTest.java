@@ -411,6 +411,8 @@ final class ReadmeExampleTest {
 
   private List<String> moduleCommand(String name, String... arguments) {
     List<String> command = java();
+    // Without the optimizing compiler no vectors are used.
+    command.add("-XX:TieredStopAtLevel=4");
     command.add("--enable-native-access=io.nccl4j.bindings");
     // Lets the kernels say so if they fall back.
     command.add("-Dorg.apache.logging.log4j.simplelog.level=INFO");

@@ -215,7 +215,7 @@ final class MemoryTrials {
 
   /** NVLS is off already: fewer CTAs, for this communicator alone. */
   private void autoLowersCtas() throws Exception {
-    memory(mib(500, 300));
+    memory(mib(470, 270));
     try (Communicators joined = ranks(config().build())) {
       List<String> warnings = warnings();
       assertEquals(1, warnings.size(), warnings::toString);
@@ -238,7 +238,7 @@ final class MemoryTrials {
 
   /** An order is an order: it is said that the memory may not do. */
   private void whatTheUserSetStays() throws Exception {
-    memory(mib(500, 300));
+    memory(mib(470, 270));
     NcclOptions options = NcclOptions.builder().maxCtas(24).build();
     try (Communicators joined = ranks(config().with(options).build())) {
       List<String> warnings = warnings();

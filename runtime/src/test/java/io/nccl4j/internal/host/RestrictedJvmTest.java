@@ -11,6 +11,7 @@ import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Feature;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -32,6 +33,8 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** Virtual machines without native access, and without vectors, in child processes. */
 @Tag("process")
@@ -108,14 +111,24 @@ class RestrictedJvmTest {
     assertTrue(printed.contains("shareable true, vectors false, all right"), printed);
   }
 
-  @Test
-  void kernelsWithVectorsAreRight() throws Exception {
+  @ParameterizedTest
+  @CsvSource({
+    "-XX:TieredStopAtLevel=4, true",
+    // Each vector would be an object.
+    "-XX:TieredStopAtLevel=1, false",
+    "-Xint, false"
+  })
+  void vectorsAreUsedWhereTheyAreOptimized(String compilers, boolean vectors) throws Exception {
     String printed =
         run(
-            List.of("--enable-native-access=ALL-UNNAMED", "--add-modules", "jdk.incubator.vector"),
+            List.of(
+                "--enable-native-access=ALL-UNNAMED",
+                "--add-modules",
+                "jdk.incubator.vector",
+                compilers),
             "",
             "threads");
-    assertTrue(printed.contains("shareable true, vectors true, all right"), printed);
+    assertTrue(printed.contains("shareable true, vectors " + vectors + ", all right"), printed);
   }
 
   /** What runs in the restricted machine. */
@@ -196,7 +209,7 @@ class RestrictedJvmTest {
               reductions(communicator);
             });
       }
-      boolean vectors = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
+      boolean vectors = Backend.HOST.info().hasFeature(Feature.VECTOR_REDUCTIONS);
       System.out.println(
           "shareable "
               + ProcessMemory.self().heap().isShareable()

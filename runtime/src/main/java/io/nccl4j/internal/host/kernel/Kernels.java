@@ -8,13 +8,19 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The kernels of this JVM: those of the Vector API if its module is there and fits this JDK,
- * otherwise the ones that go through heap arrays. Which of the two is found out once.
+ * The kernels of this JVM: those of the Vector API if its module is there, fits this JDK and will
+ * be optimized, otherwise the ones that go through heap arrays. Which of the two is found out once.
  */
 public final class Kernels {
   private static final Logger LOG = LogManager.getLogger(Kernels.class);
   private static final String VECTOR_MODULE = "jdk.incubator.vector";
   private static final String VECTOR_KERNELS = "io.nccl4j.internal.host.vector.VectorKernels";
+
+  /** What HotSpot says in {@code java.vm.info} if nothing but its fast compiler may compile. */
+  private static final String NO_OPTIMIZER = "emulated-client";
+
+  /** What it says if nothing is compiled. */
+  private static final String NO_COMPILER = "interpreted mode";
 
   private static final KernelProvider GENERIC =
       new KernelProvider() {
@@ -42,6 +48,11 @@ public final class Kernels {
     Optional<Module> incubator = ModuleLayer.boot().findModule(VECTOR_MODULE);
     if (incubator.isEmpty()) {
       description = fallBack(VECTOR_MODULE + " is missing: add --add-modules " + VECTOR_MODULE);
+    } else if (!optimizes(System.getProperty("java.vm.info", ""))) {
+      description =
+          fallBack(
+              "without the optimizing compiler each vector is an object: remove -Xint or"
+                  + " -XX:TieredStopAtLevel");
     } else {
       try {
         provider = load(incubator.get());
@@ -57,6 +68,11 @@ public final class Kernels {
   }
 
   private Kernels() {}
+
+  /** Whether the compiler runs that keeps vectors in registers. */
+  private static boolean optimizes(String vm) {
+    return !vm.contains(NO_OPTIMIZER) && !vm.contains(NO_COMPILER);
+  }
 
   /**
    * The kernel for a data type and a reduction; always the same object. The first call for each
