@@ -670,6 +670,9 @@ public final class Span extends Outside {
 
   @Override
   public void abandon() {
+    // A work is dropped where its rank is seen to have failed, which may be before tell() is
+    // called.
+    untold = true;
     end(FAREWELL_NANOS);
   }
 

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.Communicator;
 import io.nccl4j.property.Property;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -25,24 +24,8 @@ import org.junit.jupiter.api.Timeout;
 class WorkFifoTest {
   private static final int SLOTS = 8;
 
-  private static final class Item extends Work {
-    Item() {
-      super(false);
-    }
-
-    @Override
-    public Communicator owner() {
-      throw new UnsupportedOperationException("no communicator");
-    }
-
-    @Override
-    protected String awaited() {
-      throw new UnsupportedOperationException("nobody waits");
-    }
-  }
-
-  private static WorkFifo<Item> fifo() {
-    return new WorkFifo<>((long) SLOTS * Work.BYTES, Item::new);
+  private static WorkFifo<IdleWork> fifo() {
+    return new WorkFifo<>((long) SLOTS * Work.BYTES, IdleWork::new);
   }
 
   /**
@@ -56,12 +39,12 @@ class WorkFifoTest {
         draw -> {
           int[] actions = draw.list("actions", 200, 0, 7);
           int choice = draw.integer("choices", 0, 1000);
-          WorkFifo<Item> fifo = fifo();
+          WorkFifo<IdleWork> fifo = fifo();
           // Only where groups are discarded may places at the new end be free.
           fifo.discard(fifo.take());
           // Slots in ring order, oldest first; null where the work is complete.
-          Deque<Item> ring = new ArrayDeque<>();
-          List<Item> inUse = new ArrayList<>();
+          Deque<IdleWork> ring = new ArrayDeque<>();
+          List<IdleWork> inUse = new ArrayList<>();
           int most = 1;
           for (int action : actions) {
             while (!ring.isEmpty() && !inUse.contains(ring.peekFirst())) {
@@ -74,7 +57,7 @@ class WorkFifoTest {
             }
             assertEquals(ring.size() < SLOTS, fifo.hasRoom());
             if (action < 4 && fifo.hasRoom()) {
-              Item last = fifo.take();
+              IdleWork last = fifo.take();
               assertTrue(last.isInUse());
               assertFalse(inUse.contains(last), "a work in use was handed out again");
               ring.addLast(last);
@@ -83,7 +66,7 @@ class WorkFifoTest {
             } else if (action < 4) {
               assertSame(ring.peekFirst(), fifo.oldest());
             } else if (!inUse.isEmpty()) {
-              Item done;
+              IdleWork done;
               if (action < 6) {
                 done = inUse.remove(Math.floorMod(choice += 31, inUse.size()));
                 done.free();
@@ -96,9 +79,9 @@ class WorkFifoTest {
             assertEquals(spread(ring, inUse) * Work.BYTES, fifo.takenBytes());
             assertEquals(inUse.size(), used(fifo));
             assertEquals(inUse.size(), fifo.inUse());
-            Item oldest = ring.stream().filter(inUse::contains).findFirst().orElse(null);
+            IdleWork oldest = ring.stream().filter(inUse::contains).findFirst().orElse(null);
             assertSame(oldest, fifo.oldestInUse());
-            for (Item item : inUse) {
+            for (IdleWork item : inUse) {
               assertSame(item, fifo.oldestInUse(work -> work == item));
             }
             assertEquals((long) most * Work.BYTES, fifo.highWaterBytes());
@@ -107,8 +90,8 @@ class WorkFifoTest {
   }
 
   /** From the oldest of those in use to the newest. */
-  private static long spread(Deque<Item> ring, List<Item> inUse) {
-    List<Item> places = List.copyOf(ring);
+  private static long spread(Deque<IdleWork> ring, List<IdleWork> inUse) {
+    List<IdleWork> places = List.copyOf(ring);
     List<Integer> used =
         IntStream.range(0, places.size())
             .filter(i -> inUse.contains(places.get(i)))
@@ -120,8 +103,8 @@ class WorkFifoTest {
   /** What was discarded makes room although an older work runs on. */
   @Test
   void discardingBehindARunningWorkMakesRoom() {
-    WorkFifo<Item> fifo = fifo();
-    Item running = fifo.take();
+    WorkFifo<IdleWork> fifo = fifo();
+    IdleWork running = fifo.take();
     for (int i = 0; i < 10 * SLOTS; i++) {
       assertTrue(fifo.hasRoom(), "after " + i + " discarded works");
       fifo.discard(fifo.take());
@@ -130,7 +113,7 @@ class WorkFifoTest {
     assertEquals(Work.BYTES, fifo.takenBytes());
   }
 
-  private static int used(WorkFifo<Item> fifo) {
+  private static int used(WorkFifo<IdleWork> fifo) {
     int used = 0;
     for (int i = 0; i < fifo.capacity(); i++) {
       used += fifo.at(i).isInUse() ? 1 : 0;
@@ -140,8 +123,8 @@ class WorkFifoTest {
 
   @Test
   void holdsAsManyWorksAsItsBytesSay() {
-    WorkFifo<Item> fifo = fifo();
-    Set<Item> works = new HashSet<>();
+    WorkFifo<IdleWork> fifo = fifo();
+    Set<IdleWork> works = new HashSet<>();
     for (int i = 0; i < SLOTS; i++) {
       assertTrue(fifo.hasRoom());
       works.add(fifo.take());
@@ -154,9 +137,9 @@ class WorkFifoTest {
 
   /** A work for as long as it is not complete; compared by identity, since works come again. */
   private static final class Held {
-    final Item work;
+    final IdleWork work;
 
-    Held(Item work) {
+    Held(IdleWork work) {
       this.work = work;
     }
   }
@@ -166,7 +149,7 @@ class WorkFifoTest {
   @Timeout(60)
   void findsWhatStaysInUse() throws Exception {
     int rounds = 2_000_000;
-    WorkFifo<Item> fifo = fifo();
+    WorkFifo<IdleWork> fifo = fifo();
     AtomicReference<Held> held = new AtomicReference<>();
     AtomicBoolean done = new AtomicBoolean();
     BlockingQueue<Throwable> failures = new ArrayBlockingQueue<>(1);
@@ -177,13 +160,13 @@ class WorkFifoTest {
                   try {
                     for (int round = 0; round < rounds; round++) {
                       // Works before it: the FIFO's old end comes nearer when they complete.
-                      List<Item> before = new ArrayList<>();
+                      List<IdleWork> before = new ArrayList<>();
                       for (int i = round % (SLOTS - 1); i > 0; i--) {
                         before.add(fifo.take());
                       }
-                      Item work = fifo.take();
+                      IdleWork work = fifo.take();
                       held.set(new Held(work));
-                      before.forEach(Item::free);
+                      before.forEach(IdleWork::free);
                       fifo.take().free();
                       held.set(null);
                       work.free();
@@ -198,7 +181,7 @@ class WorkFifoTest {
     while (!done.get()) {
       Held one = held.get();
       if (one != null) {
-        Item answer = fifo.oldestInUse(item -> item == one.work);
+        IdleWork answer = fifo.oldestInUse(item -> item == one.work);
         if (held.get() == one) {
           assertSame(one.work, answer);
           found++;
@@ -218,9 +201,9 @@ class WorkFifoTest {
   @Timeout(60)
   void handsOverBetweenTwoThreads() throws Exception {
     int works = 200_000;
-    WorkFifo<Item> fifo = fifo();
+    WorkFifo<IdleWork> fifo = fifo();
     BlockingQueue<Throwable> failures = new ArrayBlockingQueue<>(1);
-    Item[] published = new Item[SLOTS];
+    IdleWork[] published = new IdleWork[SLOTS];
     // An empty FIFO starts at its first place again: some places are used late.
     for (int i = 0; i < SLOTS; i++) {
       fifo.at(i).count = -1;
@@ -236,7 +219,7 @@ class WorkFifoTest {
                       while ((long) tailHandle.getAcquire(tail, 16) == head) {
                         Thread.yield();
                       }
-                      Item work = published[(int) head % SLOTS];
+                      IdleWork work = published[(int) head % SLOTS];
                       assertEquals(head, work.count);
                       work.count = -1;
                       work.free();
@@ -249,7 +232,7 @@ class WorkFifoTest {
       while (!fifo.hasRoom() && failures.isEmpty()) {
         Thread.yield();
       }
-      Item work = fifo.take();
+      IdleWork work = fifo.take();
       assertTrue(work.count == -1, "the slot was taken before it was given back");
       work.count = i;
       published[(int) i % SLOTS] = work;
