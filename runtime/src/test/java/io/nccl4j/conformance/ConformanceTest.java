@@ -21,7 +21,6 @@ import org.junit.jupiter.params.provider.MethodSource;
  */
 @Timeout(value = 4, unit = TimeUnit.HOURS, threadMode = ThreadMode.SEPARATE_THREAD)
 @Tag("parallel")
-@Tag("optimized")
 class ConformanceTest {
   static Stream<Arguments> inProcess() {
     return Stream.of(RankLayout.THREADS, RankLayout.VIRTUAL_THREADS, RankLayout.ONE_THREAD)

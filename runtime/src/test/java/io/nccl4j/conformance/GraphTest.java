@@ -41,7 +41,6 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.function.Executable;
-import org.junit.jupiter.api.parallel.Isolated;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -49,8 +48,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Captured work does what it would have done uncaptured, as often as it is launched. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Tag("optimized")
-@Isolated
 class GraphTest {
   private static final int INT = Integer.BYTES;
 

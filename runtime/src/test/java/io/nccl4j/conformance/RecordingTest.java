@@ -44,17 +44,13 @@ import jdk.jfr.Recording;
 import jdk.jfr.SettingDescriptor;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.io.TempDir;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** What a flight recording shows of communicators. */
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
-@Tag("optimized")
-@Isolated
 class RecordingTest {
   private static final String SETTINGS = "META-INF/nccl4j.jfc";
   private static final CommunicatorConfig NAMED =

@@ -12,16 +12,12 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.lang.management.ManagementFactory;
 import java.util.concurrent.CyclicBarrier;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
-import org.junit.jupiter.api.parallel.Isolated;
 
 /** Operations allocate nothing in the Java heap, once the code is compiled. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
-@Tag("optimized")
-@Isolated
 class AllocationTest {
   private static final int BLOCK = 500;
   private static final int WARM_UP_BLOCKS = 5;

@@ -29,7 +29,6 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** The chosen and the generic kernels against {@link ReferenceFold}, bit by bit. */
 @Tag("parallel")
-@Tag("optimized")
 class FoldKernelTest {
   private static final long SEED = Long.getLong("nccl4j.test.seed", System.nanoTime());
   private static final int[] INPUTS = {1, 2, 3, 4, 7, 16};
