@@ -1,6 +1,7 @@
 package io.nccl4j.cli;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -39,6 +40,8 @@ final class LauncherScriptTest {
   void whatReducesHasThem(String line) throws Exception {
     for (String started : startedByBoth(line)) {
       assertTrue(started.contains(VECTORS), started);
+      // Without the optimizing compiler they are not used.
+      assertFalse(started.contains("TieredStopAtLevel"), started);
     }
   }
 
