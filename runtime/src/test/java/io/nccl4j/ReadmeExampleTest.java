@@ -411,7 +411,7 @@ final class ReadmeExampleTest {
 
   private List<String> moduleCommand(String name, String... arguments) {
     List<String> command = java();
-    // Without the optimizing compiler no vectors are used.
+    // Vectors are used only with the optimizing compiler.
     command.add("-XX:TieredStopAtLevel=4");
     command.add("--enable-native-access=io.nccl4j.bindings");
     // Lets the kernels say so if they fall back.

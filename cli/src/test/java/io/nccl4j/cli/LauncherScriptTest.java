@@ -40,7 +40,7 @@ final class LauncherScriptTest {
   void whatReducesHasThem(String line) throws Exception {
     for (String started : startedByBoth(line)) {
       assertTrue(started.contains(VECTORS), started);
-      // Without the optimizing compiler they are not used.
+      // Vectors are used only with the optimizing compiler.
       assertFalse(started.contains("TieredStopAtLevel"), started);
     }
   }

@@ -670,8 +670,7 @@ public final class Span extends Outside {
 
   @Override
   public void abandon() {
-    // A work is dropped where its rank is seen to have failed, which may be before tell() is
-    // called.
+    // The failure may be seen, and this work dropped, before tell() is called.
     untold = true;
     end(FAREWELL_NANOS);
   }

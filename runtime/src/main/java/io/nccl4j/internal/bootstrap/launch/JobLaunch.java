@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
 public final class JobLaunch implements Launch {
   private static final Logger LOG = LogManager.getLogger(JobLaunch.class);
   private static final String ID = "NCCL4J_UNIQUE_ID";
-  public static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
+  static final String ID_FILE = "NCCL4J_UNIQUE_ID_FILE";
 
   private final Map<String, String> environment;
   private final LaunchSource source;

@@ -43,7 +43,7 @@ public final class LeftIds {
     return of(MeetingFolder.standard(), System.getenv());
   }
 
-  public static LeftIds of(List<Path> standard, Map<String, String> environment) {
+  static LeftIds of(List<Path> standard, Map<String, String> environment) {
     List<Path> folders = new ArrayList<>(standard);
     Stream.ofNullable(environment.get(MeetingFolder.VARIABLE)).map(Path::of).forEach(folders::add);
     return new LeftIds(

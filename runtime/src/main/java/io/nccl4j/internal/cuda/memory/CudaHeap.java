@@ -44,9 +44,7 @@ public final class CudaHeap {
   /** Every block starts at a multiple of this, which NCCL asks of windows. */
   public static final long ALIGNMENT = 4096;
 
-  /**
-   * The first chunk holds the flags of communicators, and is often all that a process needs of it.
-   */
+  /** The first chunk is small: it holds the flags of communicators, and often nothing else. */
   static final long FIRST_CHUNK_BYTES = 2L << 20;
 
   private static final long CHUNK_BYTES = 32L << 20;

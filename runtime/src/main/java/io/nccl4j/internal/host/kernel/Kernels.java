@@ -8,8 +8,8 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The kernels of this JVM: those of the Vector API if its module is there, fits this JDK and will
- * be optimized, otherwise the ones that go through heap arrays. Which of the two is found out once.
+ * The kernels of this JVM: those of the Vector API if its module is there and fits this JDK, and
+ * the JVM optimizes code; otherwise the ones that go through heap arrays. This is decided once.
  */
 public final class Kernels {
   private static final Logger LOG = LogManager.getLogger(Kernels.class);
@@ -51,7 +51,7 @@ public final class Kernels {
     } else if (!optimizes(System.getProperty("java.vm.info", ""))) {
       description =
           fallBack(
-              "without the optimizing compiler each vector is an object: remove -Xint or"
+              "the optimizing compiler is off, so each vector would be an object: remove -Xint or"
                   + " -XX:TieredStopAtLevel");
     } else {
       try {

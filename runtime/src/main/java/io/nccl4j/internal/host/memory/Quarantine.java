@@ -67,7 +67,7 @@ public final class Quarantine {
     }
     for (Peers writer = writer(buffer); writer != null; writer = writer(buffer)) {
       String restless = writer.restless();
-      // Empty if they have become quiet since: then it is looked up again.
+      // Empty if they have become quiet since; then look again.
       if (!restless.isEmpty()) {
         throw new InvalidUsageException(
             call

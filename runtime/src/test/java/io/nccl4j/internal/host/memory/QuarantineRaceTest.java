@@ -42,7 +42,7 @@ class QuarantineRaceTest {
       Quarantine quarantine = new Quarantine();
       try (DeviceBuffer buffer = Device.get(Backend.HOST, 0).allocate(64)) {
         quarantine.add((HostBuffer) buffer, new Peer(looks), true);
-        // Looks: one to note the buffer, one to find it, one to say who it is.
+        // One look notes the buffer, one finds the peer, and one names it.
         if (looks < 3) {
           quarantine.requireQuiet((HostBuffer) buffer, "copyFrom");
           assertTrue(quarantine.isQuiet(((HostBuffer) buffer).address(), 64), "after " + looks);

@@ -79,37 +79,37 @@ public final class CudaRegistrations {
     this.account = account;
   }
 
-  public Owner owner() {
+  Owner owner() {
     return owner;
   }
 
-  public CudaCalls calls() {
+  CudaCalls calls() {
     return calls;
   }
 
-  public MemoryBook.Account account() {
+  MemoryBook.Account account() {
     return account;
   }
 
   /** Whether NCCL has let go of them all. */
-  public boolean haveEnded() {
+  boolean haveEnded() {
     return health.failure() != null;
   }
 
   /** Throws the failure after which NCCL has let go of them all, if there was one. */
-  public void requireAlive() {
+  void requireAlive() {
     health.throwIfFailed();
   }
 
-  public void add(CudaRegistered one) {
+  void add(CudaRegistered one) {
     registered.add(one);
   }
 
-  public void remove(CudaRegistered one) {
+  void remove(CudaRegistered one) {
     registered.remove(one);
   }
 
-  public void remove(CudaDeviceCommunicator one) {
+  void remove(CudaDeviceCommunicator one) {
     devices.remove(one);
   }
 
@@ -118,7 +118,7 @@ public final class CudaRegistrations {
    *
    * @throws InvalidUsageException if something uses it, or the communicator
    */
-  public void closeAlone(String what, Object one, Runnable end) {
+  void closeAlone(String what, Object one, Runnable end) {
     owner.enterAlone(what);
     try {
       owner.requireIdle(what);
@@ -250,7 +250,7 @@ public final class CudaRegistrations {
   }
 
   /** Number of ranks whose memory this rank reaches. */
-  public int lsaSize() {
+  int lsaSize() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment[] team = new MemorySegment[1];
       calls.query(
@@ -264,7 +264,7 @@ public final class CudaRegistrations {
   }
 
   /** A window of this communicator that can be used; throws otherwise. */
-  public CudaWindow requireWindow(@Nullable Window window, String call) {
+  CudaWindow requireWindow(@Nullable Window window, String call) {
     if (!(window instanceof CudaWindow own) || own.all() != this) {
       throw new InvalidArgumentException(
           call + ": the window is not of communicator " + owner.name(),
