@@ -172,7 +172,7 @@ public final class Progress {
       }
       if (++polls >= limit) {
         if (waiter == null) {
-          waiter = new Waiter(timeoutNanos);
+          waiter = Waiter.begin(timeoutNanos);
         }
         requireNotInterrupted(me, stream);
         if (help(stream, null)) {
@@ -296,17 +296,24 @@ public final class Progress {
   }
 
   /**
-   * The slow part of a wait: knows the time, keeps the deadlines, sleeps. Made only when polling
-   * was in vain.
+   * The slow part of a wait: knows the time, keeps the deadlines, sleeps. Begins only when polling
+   * was in vain. Each thread has one, so that a wait allocates nothing however long it is.
    */
   private static final class Waiter {
-    private final long timeoutNanos;
-    private final long start = System.nanoTime();
-    private long slowSince;
-    private long sleep = MIN_SLEEP_NANOS;
+    private static final ThreadLocal<Waiter> THREADS = ThreadLocal.withInitial(Waiter::new);
 
-    Waiter(long timeoutNanos) {
-      this.timeoutNanos = timeoutNanos;
+    private long timeoutNanos;
+    private long start;
+    private long slowSince;
+    private long sleep;
+
+    /** That of the calling thread, which waits for one stream at a time. */
+    static Waiter begin(long timeoutNanos) {
+      Waiter waiter = THREADS.get();
+      waiter.timeoutNanos = timeoutNanos;
+      waiter.start = System.nanoTime();
+      waiter.moved();
+      return waiter;
     }
 
     void moved() {
