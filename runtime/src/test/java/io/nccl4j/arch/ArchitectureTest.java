@@ -169,7 +169,7 @@ final class ArchitectureTest {
           .whereLayer("net.ucx")
           .mayOnlyAccessLayers("api", "observe", "net", "spi", "bindings")
           .whereLayer("host.kernel")
-          .mayOnlyAccessLayers("api", "spi", "bindings")
+          .mayOnlyAccessLayers("api", "machine", "spi", "bindings")
           .whereLayer("host.layout")
           .mayOnlyAccessLayers(
               "api", "machine", "spi", "operation", "schedule", "bindings", "liveness")

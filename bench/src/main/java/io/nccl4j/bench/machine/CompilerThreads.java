@@ -85,7 +85,10 @@ public final class CompilerThreads {
           new String(bytes, 0, Math.max(0, file.read(bytes)), StandardCharsets.ISO_8859_1);
       int end = stat.lastIndexOf(')');
       int name = stat.indexOf('(') + 1;
-      if (stat.startsWith("C1 Compiler", name) || stat.startsWith("C2 Compiler", name)) {
+      // Long names are cut at the end, in JDK 27 inside.
+      if (stat.startsWith("C1 Comp", name)
+          || stat.startsWith("C2 Comp", name)
+          || stat.startsWith("JVMCI", name)) {
         return stat.charAt(end + 2) == 'R';
       }
       OTHERS.merge(task, 1, Integer::sum);

@@ -4,16 +4,51 @@ import java.io.IOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.locks.LockSupport;
 
 /** The threads of this process's just-in-time compilers, as Linux shows them. */
 public final class CompilerThreads {
   private static final Path TASKS = Path.of("/proc/self/task");
+
+  /** What the names of compilers begin with. Long names are cut at the end, in JDK 27 inside. */
+  private static final String FAST = "C1 Comp";
+
+  private static final String OPTIMIZING = "C2 Comp";
+
+  /** Such as Graal. */
+  private static final String OTHER_OPTIMIZING = "JVMCI";
+
+  /** A thread gets its name when it first runs, which may be late on a busy machine. */
+  private static final int LOOKS = 10;
+
+  private static final long LOOK_NANOS = 10_000_000;
 
   private CompilerThreads() {}
 
   /** Whether the system shows them; otherwise nobody can tell whether they run. */
   public static boolean areVisible() {
     return Files.isDirectory(TASKS);
+  }
+
+  /**
+   * Whether one of them optimizes, which options of the JVM can prevent; true where nobody can
+   * tell. Where none does, this takes some 0.1 s.
+   */
+  public static boolean anyOptimizes() {
+    if (!areVisible()) {
+      return true;
+    }
+    for (int look = 0; look < LOOKS; look++) {
+      if (sum(task -> optimizes(read(task, "comm")) ? 1 : 0) > 0) {
+        return true;
+      }
+      LockSupport.parkNanos(LOOK_NANOS);
+    }
+    return false;
+  }
+
+  private static boolean optimizes(String name) {
+    return name.startsWith(OPTIMIZING) || name.startsWith(OTHER_OPTIMIZING);
   }
 
   /** Whether one is running now. */
@@ -51,7 +86,7 @@ public final class CompilerThreads {
   private static long ofCompiler(Path task, Figure figure) {
     try {
       String name = read(task, "comm");
-      return name.startsWith("C1 Compiler") || name.startsWith("C2 Compiler") ? figure.of(task) : 0;
+      return name.startsWith(FAST) || optimizes(name) ? figure.of(task) : 0;
     } catch (IOException e) {
       // The thread has ended, or this kernel does not tell.
       return 0;

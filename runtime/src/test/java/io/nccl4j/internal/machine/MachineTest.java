@@ -4,7 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.HotSpotDiagnosticMXBean;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -86,7 +88,17 @@ class MachineTest {
     assertTrue(Machine.memoryBytes() > Runtime.getRuntime().maxMemory() / 4);
     assertFalse(Machine.processorName().isEmpty());
     assertFalse(Machine.hostName().isEmpty());
+  }
+
+  @Test
+  @EnabledOnOs(OS.LINUX)
+  void compilersAreFound() {
     assertTrue(CompilerThreads.areVisible());
+    assertTrue(CompilerThreads.nanos() > 0);
+    HotSpotDiagnosticMXBean jvm =
+        ManagementFactory.getPlatformMXBean(HotSpotDiagnosticMXBean.class);
+    String level = jvm.getVMOption("TieredStopAtLevel").getValue();
+    assertEquals(level.equals("4"), CompilerThreads.anyOptimizes());
   }
 
   @Test

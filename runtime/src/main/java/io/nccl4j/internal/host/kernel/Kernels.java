@@ -2,6 +2,7 @@ package io.nccl4j.internal.host.kernel;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.machine.CompilerThreads;
 import java.util.Optional;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -16,7 +17,10 @@ public final class Kernels {
   private static final String VECTOR_MODULE = "jdk.incubator.vector";
   private static final String VECTOR_KERNELS = "io.nccl4j.internal.host.vector.VectorKernels";
 
-  /** What HotSpot says in {@code java.vm.info} if nothing but its fast compiler may compile. */
+  /**
+   * What HotSpot says in {@code java.vm.info} if nothing but its fast compiler may compile. JDK 27
+   * does not say it any more.
+   */
   private static final String NO_OPTIMIZER = "emulated-client";
 
   /** What it says if nothing is compiled. */
@@ -71,7 +75,9 @@ public final class Kernels {
 
   /** Whether the compiler runs that keeps vectors in registers. */
   private static boolean optimizes(String vm) {
-    return !vm.contains(NO_OPTIMIZER) && !vm.contains(NO_COMPILER);
+    return !vm.contains(NO_OPTIMIZER)
+        && !vm.contains(NO_COMPILER)
+        && CompilerThreads.anyOptimizes();
   }
 
   /**
