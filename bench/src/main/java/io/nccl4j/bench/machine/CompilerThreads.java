@@ -85,7 +85,7 @@ public final class CompilerThreads {
           new String(bytes, 0, Math.max(0, file.read(bytes)), StandardCharsets.ISO_8859_1);
       int end = stat.lastIndexOf(')');
       int name = stat.indexOf('(') + 1;
-      // Long names are cut at the end, in JDK 27 inside.
+      // A long name loses its end, in JDK 27 its middle.
       if (stat.startsWith("C1 Comp", name)
           || stat.startsWith("C2 Comp", name)
           || stat.startsWith("JVMCI", name)) {

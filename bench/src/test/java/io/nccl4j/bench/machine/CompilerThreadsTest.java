@@ -10,7 +10,7 @@ import org.junit.jupiter.api.condition.OS;
 class CompilerThreadsTest {
   private static final long ENOUGH_NANOS = 20_000_000_000L;
 
-  /** Where the names of their threads are not what they were, a warm-up would end too early. */
+  /** If a JDK renamed its compilers' threads, a warm-up would end too early. */
   @Test
   @EnabledOnOs(OS.LINUX)
   void compilersAreSeenAtWork() {

@@ -5,12 +5,13 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Predicate;
 
 /** The threads of this process's just-in-time compilers, as Linux shows them. */
 public final class CompilerThreads {
   private static final Path TASKS = Path.of("/proc/self/task");
 
-  /** What the names of compilers begin with. Long names are cut at the end, in JDK 27 inside. */
+  /** How the names of compilers begin: a long name loses its end, in JDK 27 its middle. */
   private static final String FAST = "C1 Comp";
 
   private static final String OPTIMIZING = "C2 Comp";
@@ -39,12 +40,16 @@ public final class CompilerThreads {
       return true;
     }
     for (int look = 0; look < LOOKS; look++) {
-      if (sum(task -> optimizes(read(task, "comm")) ? 1 : 0) > 0) {
+      if (sum(CompilerThreads::optimizes, task -> 1) > 0) {
         return true;
       }
       LockSupport.parkNanos(LOOK_NANOS);
     }
     return false;
+  }
+
+  private static boolean compiles(String name) {
+    return name.startsWith(FAST) || optimizes(name);
   }
 
   private static boolean optimizes(String name) {
@@ -53,12 +58,13 @@ public final class CompilerThreads {
 
   /** Whether one is running now. */
   public static boolean anyRuns() {
-    return sum(task -> isRunning(read(task, "stat")) ? 1 : 0) > 0;
+    return sum(CompilerThreads::compiles, task -> isRunning(read(task, "stat")) ? 1 : 0) > 0;
   }
 
   /** How long those that there are have worked so far; 0 where nobody can tell. */
   public static long nanos() {
-    return sum(task -> Long.parseLong(read(task, "schedstat").split(" ")[0]));
+    return sum(
+        CompilerThreads::compiles, task -> Long.parseLong(read(task, "schedstat").split(" ")[0]));
   }
 
   private static boolean isRunning(String stat) {
@@ -70,11 +76,11 @@ public final class CompilerThreads {
     long of(Path task) throws IOException;
   }
 
-  private static long sum(Figure figure) {
+  private static long sum(Predicate<String> names, Figure figure) {
     long sum = 0;
     try (DirectoryStream<Path> tasks = Files.newDirectoryStream(TASKS)) {
       for (Path task : tasks) {
-        sum += ofCompiler(task, figure);
+        sum += of(task, names, figure);
       }
     } catch (IOException e) {
       // Not to be seen: as if they were idle.
@@ -83,10 +89,9 @@ public final class CompilerThreads {
     return sum;
   }
 
-  private static long ofCompiler(Path task, Figure figure) {
+  private static long of(Path task, Predicate<String> names, Figure figure) {
     try {
-      String name = read(task, "comm");
-      return name.startsWith(FAST) || optimizes(name) ? figure.of(task) : 0;
+      return names.test(read(task, "comm")) ? figure.of(task) : 0;
     } catch (IOException e) {
       // The thread has ended, or this kernel does not tell.
       return 0;

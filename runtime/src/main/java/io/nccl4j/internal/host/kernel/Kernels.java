@@ -9,8 +9,8 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The kernels of this JVM: those of the Vector API if its module is there and fits this JDK, and
- * the JVM optimizes code; otherwise the ones that go through heap arrays. This is decided once.
+ * The kernels of this JVM. They use the Vector API if its module is present and fits this JDK, and
+ * the optimizing compiler is on; otherwise they go through heap arrays. This is decided once.
  */
 public final class Kernels {
   private static final Logger LOG = LogManager.getLogger(Kernels.class);
