@@ -11,13 +11,17 @@ import org.junit.jupiter.api.Timeout;
 
 @Timeout(60)
 class LineProbeTest {
-  private static final int MOST_TRIES = 20;
+  static final int MOST_TRIES = 20;
+
+  static boolean possible() throws InterruptedException {
+    boolean[] bound = new boolean[1];
+    Thread.ofPlatform().start(() -> bound[0] = Device.get(Backend.HOST, 0).bindThread()).join();
+    return bound[0] && Runtime.getRuntime().availableProcessors() > 1;
+  }
 
   @Test
   void measuresWhereThreadsCanBeBound() throws InterruptedException {
-    boolean[] bound = new boolean[1];
-    Thread.ofPlatform().start(() -> bound[0] = Device.get(Backend.HOST, 0).bindThread()).join();
-    boolean possible = bound[0] && Runtime.getRuntime().availableProcessors() > 1;
+    boolean possible = possible();
     OptionalDouble nanos = LineProbe.nanos(2);
     // A busy machine may not run both threads at once while they try.
     for (int i = 0; possible && nanos.isEmpty() && i < MOST_TRIES; i++) {
