@@ -64,6 +64,8 @@ final class MemoryCommand extends Subcommand {
     add(Lever.ARCH, "SM", "Compute capability of the GPUs, for example sm90; default sm90.");
     add(Lever.NCCL, "VERSION", "NCCL's release, for example 2.19; default 2.30.7.");
     add(Lever.PEERS, "N", "Peers with which a rank exchanges messages; default 0.");
+    add(Lever.SEND_PEERS, "N", "Further peers, to which it only sends; default 0.");
+    add(Lever.RECEIVE_PEERS, "N", "Further peers, from which it only receives; default 0.");
     add(Lever.CHANNELS, "N", "Channels of collectives; default as between GPUs with NVLink.");
     add(Lever.MIN_CTAS, "N", "NCCL's minCTAs; default 1.");
     add(Lever.MAX_CTAS, "N", "NCCL's maxCTAs; default 64.");

@@ -6,7 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.nccl4j.Backend;
 import io.nccl4j.internal.cuda.StandIn;
+import io.nccl4j.memory.MemoryPlace;
+import io.nccl4j.memory.MemoryPrediction;
+import io.nccl4j.memory.MemoryPurpose;
+import io.nccl4j.memory.MemoryQuery;
+import io.nccl4j.memory.MemoryQuery.Lever;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.HashMap;
@@ -18,6 +24,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Commands on the cuda backend, over stand-ins for NVIDIA's libraries, in JVMs of their own. */
@@ -143,6 +150,45 @@ class StandInTest {
       assertTrue(out.contains("ncclCommMemStats, persistent"), out);
       assertTrue(out.contains("B (predicted), 4194304 B (ncclCommMemStats), difference -"), out);
     }
+  }
+
+  /** The root of a gather receives, the other rank sends; and a sendrecv of two does both. */
+  @ParameterizedTest
+  @CsvSource({
+    "gather --procs 2, RECEIVE_PEERS, SEND_PEERS",
+    "scatter -t 2, SEND_PEERS, RECEIVE_PEERS",
+    "gather -g 2 -r -1, PEERS, PEERS",
+    "sendrecv -t 2, PEERS, PEERS",
+    "allreduce --procs 2, FIFO, FIFO",
+  })
+  void memoryIsComparedWithThePrediction(String command, Lever first, Lever second)
+      throws Exception {
+    Path json = folder.resolve("run.json");
+    String line = command + " --backend cuda -M 1 -b 8 -e 8 -n 1 -J " + json;
+    try (Jvm jvm = start(Map.of("NCCL_NVLS_ENABLE", "0"), line)) {
+      assertEquals(0, jvm.await(), jvm::said);
+      JsonNode nccl = new ObjectMapper().readTree(json.toFile()).get("nccl_memory");
+      long taken = 4 << 20;
+      long predicted = predicted(first);
+      long other = predicted(second);
+      assertEquals(predicted, nccl.get("predicted_bytes").longValue());
+      assertEquals(taken, nccl.get("taken_bytes").longValue());
+      long least = taken - Math.max(predicted, other);
+      long most = taken - Math.min(predicted, other);
+      assertEquals(least, nccl.get("least_difference_bytes").longValue());
+      assertEquals(most, nccl.get("most_difference_bytes").longValue());
+      String said =
+          "# NCCL's memory        : Predicted %d B | Taken 4194304 B | Difference on all ranks %d to %d B"
+              .formatted(predicted, least, most);
+      assertTrue(jvm.outLines().contains(said), jvm::said);
+    }
+  }
+
+  private static long predicted(Lever lever) {
+    MemoryQuery query =
+        MemoryQuery.of(Backend.CUDA).with(Lever.NRANKS, 2).with(Lever.NVLS, 0).with(lever, 1 << 12);
+    MemoryPrediction prediction = MemoryPrediction.of(query);
+    return prediction.bytes(MemoryPlace.DEVICE) - prediction.bytes(MemoryPurpose.BARRIER);
   }
 
   @Test

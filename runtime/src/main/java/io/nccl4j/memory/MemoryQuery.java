@@ -21,7 +21,7 @@ import org.jspecify.annotations.Nullable;
 public final class MemoryQuery {
   /** Something that the memory of a communicator depends on. */
   public enum Lever {
-    // The host's come first, up to PEERS.
+    // The host's come first, up to RECEIVE_PEERS.
     /** Ranks of the communicator. */
     NRANKS("nranks", 8, 1, 1 << 20, ""),
     /** Ranks on one machine; all of them if not set. */
@@ -30,8 +30,12 @@ public final class MemoryQuery {
     RANKS_PER_PROCESS("ranks-per-process", 1, 1, 1 << 20, ""),
     /** Bytes of nccl4j's work FIFO. */
     FIFO("fifo", 1 << 20, 4 << 10, 1 << 30, "NCCL4J_FIFO_BYTES"),
-    /** Peers with which this rank exchanges messages. */
+    /** Peers with which this rank exchanges messages, in both directions. */
     PEERS("peers", 0, 0, 1 << 20, ""),
+    /** Further peers, to which this rank only sends. */
+    SEND_PEERS("send-peers", 0, 0, 1 << 20, ""),
+    /** Further peers, from which this rank only receives. */
+    RECEIVE_PEERS("receive-peers", 0, 0, 1 << 20, ""),
     /** Compute capability: 70 to 120. */
     ARCH("arch", 90, 70, 129, ""),
     /** NCCL's version, as {@code ncclGetVersion} counts: 23007 for 2.30.7. */

@@ -13,6 +13,7 @@ import io.nccl4j.bench.result.LineLatency;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryPhases;
 import io.nccl4j.bench.result.MemoryUse;
+import io.nccl4j.bench.result.PredictedMemory;
 import io.nccl4j.bench.result.RankInfo;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
@@ -252,6 +253,16 @@ public final class JsonWriter implements RunListener, AutoCloseable {
               .with("initialization_bytes", phases.initialization())
               .with("user_bytes", phases.user())
               .with("collective_bytes", phases.collective()));
+    }
+    PredictedMemory nccl = result.predicted();
+    if (nccl != null) {
+      fields.with(
+          "nccl_memory",
+          new Json.Fields()
+              .with("predicted_bytes", nccl.predicted())
+              .with("taken_bytes", nccl.taken())
+              .with("least_difference_bytes", nccl.leastDifference())
+              .with("most_difference_bytes", nccl.mostDifference()));
     }
     end(fields, List.of(), result.end());
   }

@@ -40,7 +40,7 @@ public final class MemoryJson {
     Json.Fields values = new Json.Fields();
     for (Lever lever :
         query.backend() == Backend.HOST
-            ? EnumSet.range(Lever.NRANKS, Lever.PEERS)
+            ? EnumSet.range(Lever.NRANKS, Lever.RECEIVE_PEERS)
             : EnumSet.allOf(Lever.class)) {
       values.with(lever.label().replace('-', '_'), Json.known(query.value(lever)));
     }

@@ -10,6 +10,7 @@ import io.nccl4j.bench.options.Sweep;
 import io.nccl4j.bench.result.IterationTimes;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryPhases;
+import io.nccl4j.bench.result.PredictedMemory;
 import io.nccl4j.bench.result.RankInfo;
 import io.nccl4j.bench.result.RankLayout;
 import io.nccl4j.bench.result.RunInfo;
@@ -229,6 +230,16 @@ public final class TextWriter implements RunListener {
           mib(memory.user()),
           mib(memory.collective()),
           mib(memory.total()));
+    }
+    PredictedMemory nccl = result.predicted();
+    if (nccl != null) {
+      line(
+          "# %-20s : Predicted %d B | Taken %d B | Difference on all ranks %+d to %+d B",
+          "NCCL's memory",
+          nccl.predicted(),
+          nccl.taken(),
+          nccl.leastDifference(),
+          nccl.mostDifference());
     }
     line(
         "# %-20s : %.1f us cold, %.1f us warm",

@@ -124,6 +124,11 @@ public final class AllToAllVProgram extends Program {
   }
 
   @Override
+  public boolean sends(int from, int to, int nranks, int root) {
+    return COLLECTIVE.messages(from, to, nranks, root);
+  }
+
+  @Override
   public PreparedCall prepare(
       Communicator communicator,
       DeviceBuffer send,

@@ -294,6 +294,16 @@ public enum Collective {
     return part != Root.RECEIVES || rank == root;
   }
 
+  /** Whether one rank sends another a message, instead of data that goes along rings or trees. */
+  public boolean messages(int from, int to, int nranks, int root) {
+    return switch (blocks) {
+      case EXCHANGED -> true;
+      case RING -> to == (from + 1) % nranks;
+      case GATHERED, SCATTERED -> rooted() && sends(from, root) && receives(to, root);
+      case EVEN, NONE -> false;
+    };
+  }
+
   /** How buffers are divided. */
   public Blocks blocks() {
     return blocks;

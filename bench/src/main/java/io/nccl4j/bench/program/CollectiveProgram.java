@@ -47,6 +47,11 @@ final class CollectiveProgram extends Program {
   }
 
   @Override
+  public boolean sends(int from, int to, int nranks, int root) {
+    return collective.messages(from, to, nranks, root);
+  }
+
+  @Override
   public double busFactor(int nranks) {
     return collective.busFactor(nranks);
   }

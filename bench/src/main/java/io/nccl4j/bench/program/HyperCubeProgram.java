@@ -46,6 +46,11 @@ public final class HyperCubeProgram extends Program {
   }
 
   @Override
+  public boolean sends(int from, int to, int nranks, int root) {
+    return Integer.bitCount(from ^ to) == 1;
+  }
+
+  @Override
   public int stages(int nranks) {
     return Math.max(1, Integer.numberOfTrailingZeros(nranks));
   }

@@ -97,6 +97,15 @@ public abstract class Program {
    */
   public abstract Shape shape(long elements, int elementBytes, int nranks);
 
+  /**
+   * Whether one rank's data goes straight to another rank, as a message, not along rings or trees.
+   *
+   * @param root where the operation has one
+   */
+  public boolean sends(int from, int to, int nranks, int root) {
+    return false;
+  }
+
   /** In how many steps, each a group of its own, an operation is issued. */
   public int stages(int nranks) {
     return 1;

@@ -16,6 +16,8 @@ import org.jspecify.annotations.Nullable;
  * @param line how far apart the processors were
  * @param memory what was taken; null where nobody asked
  * @param phases when memory was taken; null where nobody asked
+ * @param predicted what NCCL was predicted to take, and took; null where nobody asked or NCCL does
+ *     not count it
  * @param end when it ended, in local time
  */
 public record RunResult(
@@ -26,6 +28,7 @@ public record RunResult(
     LineLatency line,
     @Nullable MemoryUse memory,
     @Nullable MemoryPhases phases,
+    @Nullable PredictedMemory predicted,
     LocalDateTime end) {
   /** Copies the list. */
   public RunResult {

@@ -11,6 +11,8 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidArgumentException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.cuda.CudaDevice;
+import io.nccl4j.cuda.MemoryFeature;
 import io.nccl4j.memory.MemoryPlace;
 import io.nccl4j.memory.MemoryPrediction;
 import io.nccl4j.memory.MemoryPrediction.When;
@@ -65,6 +67,9 @@ public record MemoryMeasurement(MemoryPrediction prediction, List<Step> steps) {
         String capability = info.devices().getFirst().computeCapability();
         query = query.with(Lever.ARCH, Long.parseLong(capability.replace(".", "")));
         query = nranks > 1 && info.devices().size() == 1 ? query.onOneGpu() : query;
+        CudaDevice device = CudaDevice.of(Device.get(backend, 0));
+        query =
+            device.support(MemoryFeature.MULTICAST).isPresent() ? query : query.with(Lever.NVLS, 0);
       }
     }
     return query;

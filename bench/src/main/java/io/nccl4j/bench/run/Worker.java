@@ -22,6 +22,7 @@ import io.nccl4j.bench.result.IterationTimes;
 import io.nccl4j.bench.result.LineLatency;
 import io.nccl4j.bench.result.Measurement;
 import io.nccl4j.bench.result.MemoryPhases;
+import io.nccl4j.bench.result.PredictedMemory;
 import io.nccl4j.bench.result.RankInfo;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunListener;
@@ -147,6 +148,7 @@ final class Worker {
       }
     }
     double warm = warmMicros();
+    PredictedMemory predicted = predictedMemory(hosts);
     RunResult result =
         new RunResult(
             info,
@@ -156,6 +158,7 @@ final class Worker {
             new LineLatency(firstLine, lastLine),
             listener == null ? null : ranks.first().memory(),
             meter == null ? null : meter.finished(options.localRanks() * bufferBytes()),
+            predicted,
             LocalDateTime.now(clock));
     if (listener != null) {
       listener.finished(result);
@@ -165,6 +168,12 @@ final class Worker {
     // Not after a failure: unloading could wait for a device that is stuck.
     kernels.close();
     return result;
+  }
+
+  private @Nullable PredictedMemory predictedMemory(CommunicatorHosts hosts) {
+    return method.memory() && backend == Backend.CUDA
+        ? new MemoryCheck(program, options, roots(), nranks, hosts).compare(ranks, crew)
+        : null;
   }
 
   private long bufferBytes() {

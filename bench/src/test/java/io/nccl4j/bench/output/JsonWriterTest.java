@@ -13,6 +13,7 @@ import io.nccl4j.BackendInfo;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.bench.result.LineLatency;
 import io.nccl4j.bench.result.MemoryUse;
+import io.nccl4j.bench.result.PredictedMemory;
 import io.nccl4j.bench.result.RankInfo;
 import io.nccl4j.bench.result.RunInfo;
 import io.nccl4j.bench.result.RunResult;
@@ -194,12 +195,24 @@ class JsonWriterTest {
     SampleRun.tell(
         writer,
         new RunResult(
-            info, plain.sizes(), 5, 1, LineLatency.UNKNOWN, memory, null, SampleRun.START));
+            info,
+            plain.sizes(),
+            5,
+            1,
+            LineLatency.UNKNOWN,
+            memory,
+            null,
+            new PredictedMemory(40, 30, -10, 3),
+            SampleRun.START));
     JsonNode root = read(writer);
     assertEquals(23007, root.get("nccl_version").intValue());
     assertEquals("0000:0f:00", root.at("/config/devices/0/device_hex").textValue());
     assertEquals("/opt/libnccl.so.2", root.at("/system/backends/0/libraries/0/path").textValue());
     assertEquals(30, root.at("/memory/nccl/total_bytes").longValue());
+    assertEquals(40, root.at("/nccl_memory/predicted_bytes").longValue());
+    assertEquals(30, root.at("/nccl_memory/taken_bytes").longValue());
+    assertEquals(-10, root.at("/nccl_memory/least_difference_bytes").longValue());
+    assertEquals(3, root.at("/nccl_memory/most_difference_bytes").longValue());
     assertTrue(root.at("/line_latency_ns/before").isNull());
     assertFalse(Files.readString(writer.file()).contains("somebody"));
   }

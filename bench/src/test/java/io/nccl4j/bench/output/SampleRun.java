@@ -82,6 +82,7 @@ final class SampleRun {
         new LineLatency(OptionalDouble.of(51.5), OptionalDouble.of(238.25)),
         new MemoryUse(16, OptionalLong.of(123), OptionalLong.empty(), null, "no NCCL"),
         null,
+        null,
         START.plusSeconds(9));
   }
 
@@ -114,6 +115,7 @@ final class SampleRun {
         5.04,
         0.75,
         LineLatency.UNKNOWN,
+        null,
         null,
         null,
         START.plusSeconds(1));

@@ -38,6 +38,11 @@ public abstract class DelegatingProgram extends Program {
   }
 
   @Override
+  public boolean sends(int from, int to, int nranks, int root) {
+    return original.sends(from, to, nranks, root);
+  }
+
+  @Override
   public int stages(int nranks) {
     return original.stages(nranks);
   }

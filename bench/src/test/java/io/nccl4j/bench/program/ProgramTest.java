@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -76,6 +77,33 @@ class ProgramTest {
     Case size = Case.of(program, DataType.FLOAT32, ReduceOp.Kind.SUM, 0, 4, 1607);
     assertEquals(bytes / 1e9, size.algorithmBandwidth(1), 1e-15);
     assertEquals(bytes / 1e9 * factor, size.busBandwidth(size.algorithmBandwidth(1)), 1e-15);
+  }
+
+  /** Of four ranks, with root 1. */
+  @ParameterizedTest
+  @CsvSource({
+    "allreduce, ''",
+    "allgather, ''",
+    "reducescatter, ''",
+    "broadcast, ''",
+    "reduce, ''",
+    "alltoall, 01 02 03 10 12 13 20 21 23 30 31 32",
+    "alltoallv, 01 02 03 10 12 13 20 21 23 30 31 32",
+    "gather, 01 21 31",
+    "scatter, 10 12 13",
+    "sendrecv, 01 12 23 30",
+    "hypercube, 01 02 10 13 20 23 31 32",
+  })
+  void messagesGoFromRankToRank(String command, String pairs) {
+    List<String> found = new ArrayList<>();
+    for (int from = 0; from < 4; from++) {
+      for (int to = 0; to < 4; to++) {
+        if (from != to && program(command).sends(from, to, 4, 1)) {
+          found.add("" + from + to);
+        }
+      }
+    }
+    assertEquals(pairs, String.join(" ", found));
   }
 
   @Test

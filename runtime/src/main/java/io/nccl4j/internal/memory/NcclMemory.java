@@ -241,16 +241,35 @@ public final class NcclMemory {
         + query.value(Lever.LL128_BUFFSIZE);
   }
 
-  /** Both sides of one channel with one peer. A100s read: the largest buffer is the sender's. */
+  /** Both sides of one channel with one peer. */
   private long connection() {
-    long moved = arch == 80 ? query.value(Lever.BUFFSIZE) : 0;
-    return device(CONNECTION + moved) + device(CONNECTION + buffers() - moved);
+    return sending() + receiving();
   }
 
-  /** The same as files. */
+  /** On A100s, which read, the largest buffer is the sender's. */
+  private long senders() {
+    return arch == 80 ? query.value(Lever.BUFFSIZE) : 0;
+  }
+
+  private long sending() {
+    return device(CONNECTION + senders());
+  }
+
+  private long receiving() {
+    return device(CONNECTION + buffers() - senders());
+  }
+
+  /** Both sides as files. */
   private long shared() {
-    return up(CONNECTION + SHM_REFERENCES, PAGE)
-        + up(CONNECTION + buffers() + SHM_REFERENCES, PAGE);
+    return sharedSending() + sharedReceiving();
+  }
+
+  private long sharedSending() {
+    return up(CONNECTION + SHM_REFERENCES, PAGE);
+  }
+
+  private long sharedReceiving() {
+    return up(CONNECTION + buffers() + SHM_REFERENCES, PAGE);
   }
 
   /** Rings have two neighbours, one to send to and one to receive from; trees go both ways. */
@@ -319,28 +338,32 @@ public final class NcclMemory {
   }
 
   private void exchange() {
-    long peers = Math.min(query.value(Lever.PEERS), nranks - 1L);
-    if (peers <= 0) {
+    boolean direct = query.value(Lever.P2P) != 0;
+    if (!direct && (query.value(Lever.SHM) == 0 || local == 1)) {
       return;
     }
-    long connections = peers * peerChannels();
-    String what = source() + ": " + peers + " peers, " + peerChannels() + " channels each";
-    if (query.value(Lever.P2P) != 0) {
-      device(
-          MemoryPurpose.EXCHANGE,
-          When.EXCHANGE,
-          connections * connection(),
-          Basis.DERIVED,
-          what + (local < nranks ? ", at most" : ""));
-    } else if (query.value(Lever.SHM) != 0 && local > 1) {
-      line(
-          MemoryPurpose.EXCHANGE,
-          sharedPlace(),
-          When.EXCHANGE,
-          Math.min(peers, local - 1L) * peerChannels() * shared(),
-          Basis.DERIVED,
-          what);
+    long most = (direct ? nranks : local) - 1L;
+    long both = Math.min(query.value(Lever.PEERS), most);
+    long to = Math.min(both + query.value(Lever.SEND_PEERS), most);
+    long from = Math.min(both + query.value(Lever.RECEIVE_PEERS), most);
+    if (to + from == 0) {
+      return;
     }
+    line(
+        MemoryPurpose.EXCHANGE,
+        direct ? MemoryPlace.DEVICE : sharedPlace(),
+        When.EXCHANGE,
+        peerChannels()
+            * (direct
+                ? to * sending() + from * receiving()
+                : to * sharedSending() + from * sharedReceiving()),
+        Basis.DERIVED,
+        source()
+            + ": "
+            + (to == from ? to + " peers, " : "to " + to + " and from " + from + " peers, ")
+            + peerChannels()
+            + " channels each"
+            + (direct && local < nranks ? ", at most" : ""));
   }
 
   // ---- the host

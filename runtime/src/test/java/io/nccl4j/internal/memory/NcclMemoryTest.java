@@ -186,6 +186,18 @@ class NcclMemoryTest {
     }
     MemoryQuery few = query(8, 23007).with(Lever.PEERS, 3).with(Lever.PEER_CHANNELS, 2);
     assertEquals(3 * 2 * 12 * MIB, only(few, MemoryPurpose.EXCHANGE, When.EXCHANGE).bytes());
+    // Who only receives needs the larger part, on A100s who only sends; and at most all others.
+    MemoryQuery one = query(8, 23007).with(Lever.PEER_CHANNELS, 1);
+    MemoryQuery from = one.with(Lever.RECEIVE_PEERS, 7);
+    assertEquals(7 * 10 * MIB, only(from, MemoryPurpose.EXCHANGE, When.EXCHANGE).bytes());
+    MemoryQuery to = one.with(Lever.SEND_PEERS, 7);
+    assertEquals(7 * 2 * MIB, only(to, MemoryPurpose.EXCHANGE, When.EXCHANGE).bytes());
+    MemoryQuery older = to.with(Lever.ARCH, 80);
+    assertEquals(7 * 6 * MIB, only(older, MemoryPurpose.EXCHANGE, When.EXCHANGE).bytes());
+    MemoryQuery ring = one.with(Lever.SEND_PEERS, 1).with(Lever.RECEIVE_PEERS, 1);
+    assertEquals(12 * MIB, only(ring, MemoryPurpose.EXCHANGE, When.EXCHANGE).bytes());
+    MemoryQuery many = from.with(Lever.PEERS, 3).with(Lever.SEND_PEERS, 9);
+    assertEquals(7 * 12 * MIB, only(many, MemoryPurpose.EXCHANGE, When.EXCHANGE).bytes());
   }
 
   /** Segments of 9,637,888 and 4096 bytes and the count of their users, in whole pages. */

@@ -80,7 +80,8 @@ public final class HostMemory {
               When.JOIN,
               Layout.STAGING_BYTES,
               "ranks are in several processes"));
-      long peers = Math.min(query.value(Lever.PEERS), nranks - 1L);
+      long wanted = query.value(Lever.PEERS) + query.value(Lever.SEND_PEERS);
+      long peers = Math.min(wanted, nranks - 1L);
       if (peers > 0) {
         lines.add(
             line(
