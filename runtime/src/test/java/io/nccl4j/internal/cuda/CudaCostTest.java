@@ -14,13 +14,13 @@ import io.nccl4j.Group;
 import io.nccl4j.Stream;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** What an operation costs in Java: no bytes of the heap, and little time more than from C. */
 class CudaCostTest {
@@ -32,6 +32,8 @@ class CudaCostTest {
   private static final double MOST_NANOS = 2400;
 
   private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+
+  @TempDir private Path folder;
 
   private StandIn standIn = StandIn.require();
 
@@ -179,7 +181,7 @@ class CudaCostTest {
 
   private Path compile() throws Exception {
     Path source = Path.of("src/test/c/overhead.c").toAbsolutePath();
-    Path program = Files.createTempDirectory("nccl4j-overhead").resolve("overhead");
+    Path program = folder.resolve("overhead");
     run(
         List.of(
             "gcc",

@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
@@ -40,16 +41,28 @@ class CudaProcessTest {
     children.forEach(ChildJvm::close);
   }
 
-  /** Ranks in a process each. */
   private void join(int operationMillis) throws Exception {
+    join("", operationMillis, operationMillis, operationMillis);
+  }
+
+  /**
+   * Ranks in a process each.
+   *
+   * @param fault of rank 1's libraries; none if empty
+   * @param operationMillis deadlines of each rank's operations
+   */
+  private void join(String fault, int... operationMillis) throws Exception {
     StandIn standIn = StandIn.require();
-    List<String> options =
-        List.of(
-            "--enable-native-access=ALL-UNNAMED",
-            "-Dnccl4j.cuda.library=" + standIn.cuda(),
-            "-Dnccl4j.nccl.library=" + standIn.nccl());
     for (int rank = 0; rank < RANKS; rank++) {
-      children.add(ChildJvm.start(options, CudaRankMain.class));
+      Map<String, String> environment =
+          Map.of(
+              "NCCL4J_CUDA_LIBRARY",
+              standIn.cuda().toString(),
+              "NCCL4J_NCCL_LIBRARY",
+              standIn.nccl().toString(),
+              "STANDIN_FAULT",
+              rank == 1 ? fault : "");
+      children.add(ChildJvm.start(environment, CudaRankMain.class));
     }
     for (ChildJvm child : children) {
       child.expect("ready");
@@ -57,7 +70,9 @@ class CudaProcessTest {
     children.getFirst().tell("id");
     String id = children.getFirst().expect("id");
     for (int rank = 0; rank < RANKS; rank++) {
-      children.get(rank).tell("join " + id + " " + RANKS + " " + rank + " " + operationMillis);
+      children
+          .get(rank)
+          .tell("join " + id + " " + RANKS + " " + rank + " " + operationMillis[rank]);
     }
     for (ChildJvm child : children) {
       child.expect("joined");
@@ -107,9 +122,10 @@ class CudaProcessTest {
     children.get(2).stop();
     for (int rank : new int[] {0, 1}) {
       String failure = children.get(rank).expect("failed");
+      // By its own deadline, or by the other's.
       requireText(
           failure,
-          "DeadlineException [2]",
+          "Exception [2]",
           "waiting for rank 2 (process " + children.get(2).pid() + ", which is stopped");
       assertFalse(failure.contains("perhaps"), failure);
     }
@@ -139,8 +155,55 @@ class CudaProcessTest {
       String failure = children.get(rank).expect("failed");
       requireText(
           failure,
-          "DeadlineException [1]",
+          "Exception [1]",
           "waiting for rank 1 (process " + children.get(1).pid() + "; its last collective is #4)");
+    }
+  }
+
+  /** The others would wait for a minute. */
+  @Test
+  void whoGivesUpTellsTheOthers() throws Exception {
+    join("", LONG, SHORT, LONG);
+    children.get(0).tell("sums 1");
+    children.get(1).tell("sums 1");
+    requireText(children.get(1).expect("failed"), "DeadlineException [2]", "waiting for rank 2");
+    requireText(
+        children.get(0).expect("failed"),
+        "PeerFailedException [2]",
+        "rank 1 failed: allReduce(64 int32, sum) #1 of communicator cuda-",
+        "is not complete after 1000 ms, waiting for rank 2 (process " + children.get(2).pid());
+  }
+
+  @Test
+  void abortTellsTheOthers() throws Exception {
+    join(LONG);
+    children.get(0).tell("sums 1");
+    children.get(2).tell("sums 1");
+    children.get(0).expect("summing");
+    children.get(1).tell("abort");
+    children.get(1).expect("aborted");
+    for (int rank : new int[] {0, 2}) {
+      requireText(
+          children.get(rank).expect("failed"),
+          "AbortedException [1]",
+          "communicator cuda-",
+          " was aborted by rank 1");
+    }
+  }
+
+  /** The device of rank 1 is lost in the operation: NCCL on the other GPUs would wait for ever. */
+  @Test
+  void lostDeviceIsNamed() throws Exception {
+    join("ncclAllReduce:3:sticky:700", LONG, LONG, LONG);
+    tellAll("sums 10");
+    requireText(children.get(1).expect("failed"), "CudaException []", "CUDA_ERROR_ILLEGAL_ADDRESS");
+    for (int rank : new int[] {0, 2}) {
+      requireText(
+          children.get(rank).expect("failed"),
+          "PeerFailedException [1]",
+          "rank 1 failed: ",
+          "CUDA_ERROR_ILLEGAL_ADDRESS",
+          "(rank 1 of communicator cuda-");
     }
   }
 

@@ -26,6 +26,7 @@ import java.time.Duration;
  * split COLOR                  split RANK: what follows is of the child
  * sums COUNT                   summing, summed | failed …: that many sums, each waited for
  * recv RANK                    receiving, then failed …: from a rank that sends nothing
+ * abort                        aborted
  * close                        closed
  * </pre>
  *
@@ -94,6 +95,10 @@ final class CudaRankMain {
         communicator.recv(buffer, COUNT, DataType.INT32, peer, stream);
         stream.synchronize();
         yield "received";
+      }
+      case "abort" -> {
+        communicator.abort();
+        yield "aborted";
       }
       case "close" -> {
         communicator.close();

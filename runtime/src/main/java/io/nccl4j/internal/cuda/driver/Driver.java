@@ -33,11 +33,16 @@ public final class Driver {
   /**
    * The failure of a call that follows others, all of which are made whatever happens.
    *
-   * @return the first failure so far, which carries the later ones; null if there is none
+   * @return the first failure so far, which carries the later ones unless they say the same; null
+   *     if there is none
    */
   public static @Nullable NcclException also(
       @Nullable NcclException earlier, int result, String call) {
     if (result == SUCCESS) {
+      return earlier;
+    }
+    if (earlier instanceof CudaException lost && lost.isSticky() && lost.code() == result) {
+      // With a lost context all calls fail alike.
       return earlier;
     }
     NcclException failure = failure(result, call);

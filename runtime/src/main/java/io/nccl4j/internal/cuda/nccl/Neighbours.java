@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * The ranks of one communicator that live in other processes of this machine, as far as these have
  * the same user and the same files: which process each is in, how many collectives it has called,
- * whether it has left or died. NCCL tells nothing of this.
+ * whether it has left, failed or died. NCCL tells nothing of this.
  *
  * <p>Each rank has a place in common memory; that of a process's first rank also holds the
  * process's death signal. Thread-safe.
@@ -51,9 +51,9 @@ final class Neighbours {
   private static final Logger LOG = LogManager.getLogger(Neighbours.class);
 
   /** Processes of another layout do not find each other. */
-  private static final String LAYOUT = "nccl4j neighbours 1 ";
+  private static final String LAYOUT = "nccl4j neighbours 2 ";
 
-  // A place: the death signal, and these longs.
+  // Places, each with the death signal and these longs; behind them the note of the failure.
   private static final int PLACE_BYTES = 128;
   private static final int PID = 64;
   private static final int PID_SPACE = 72;
@@ -67,6 +67,7 @@ final class Neighbours {
 
   private final CommonFile file;
   private final MemorySegment memory;
+  private final FailureNote note;
   private final int places;
   private final int first;
   private final DeathWatch watch;
@@ -79,6 +80,8 @@ final class Neighbours {
   private Neighbours(CommonFile file, int places, int first, String name) {
     this.file = file;
     this.memory = file.memory();
+    this.note =
+        new FailureNote(memory.asSlice((long) places * PLACE_BYTES, FailureNote.BYTES), first);
     this.places = places;
     this.first = first;
     dead = new boolean[places];
@@ -104,7 +107,7 @@ final class Neighbours {
   static @Nullable Neighbours find(String secret, int places, int first, String name) {
     CommonFile file = null;
     try {
-      file = CommonFile.open(LAYOUT + secret, places * PLACE_BYTES);
+      file = CommonFile.open(LAYOUT + secret, places * PLACE_BYTES + FailureNote.BYTES);
       return new Neighbours(file, places, first, name);
     } catch (NcclException | LibcException | UnsupportedOperationException e) {
       LOG.debug("{}: other processes will not be told of a death here", name, e);
@@ -146,6 +149,11 @@ final class Neighbours {
   /** How many collectives a rank has called; a little later than it does. */
   void publish(int place, long collectives) {
     LONG.setOpaque(memory, (long) place * PLACE_BYTES + COLLECTIVES, collectives);
+  }
+
+  /** A rank of this process has failed. */
+  void failed(int rank, NcclException cause) {
+    note.write(rank, cause);
   }
 
   /** A rank leaves, or does not join after all; once. */
@@ -205,6 +213,11 @@ final class Neighbours {
   /** The ranks that died with their process. */
   List<Neighbour> dead() {
     return anyDead ? others().stream().filter(Neighbour::isDead).toList() : List.of();
+  }
+
+  /** What ranks here are told of the first failure, if it is of another process; null if not. */
+  @Nullable NcclException failure(String communicator) {
+    return note.read(communicator);
   }
 
   /** A rank that left before it called a collective; null if there is none. Allocates nothing. */

@@ -183,6 +183,10 @@ public final class Team {
   /** The other ranks cannot go on without the one that failed, nor can those yet to be added. */
   void failed(NcclRank failed, NcclException cause) {
     gaveUp(failed.rank(), failed.name(), cause);
+    Neighbours near = neighbours;
+    if (near != null) {
+      near.failed(failed.rank(), cause);
+    }
     for (Member other : ranks) {
       if (other.rank() != failed.rank()) {
         other.health.fail(relayed(failed.rank(), failed.name(), cause));
@@ -203,15 +207,10 @@ public final class Team {
   }
 
   private static NcclException relayed(int rank, String name, NcclException cause) {
-    String by = " (rank " + rank + " of communicator " + name + ")";
     return (switch (cause) {
           case AbortedException e -> new AbortedException(e.problem(), e.remedy(), e.failedRanks());
           case MismatchException e -> new MismatchException(e.problem(), e.remedy());
-          default ->
-              new PeerFailedException(
-                  cause.failedRanks().isEmpty() ? List.of(rank) : cause.failedRanks(),
-                  "rank " + rank + " failed: " + cause.problem() + by,
-                  "check that rank; create a new communicator");
+          default -> FailureNote.relayed(rank, name, cause.problem(), cause.failedRanks());
         })
         .causedBy(cause);
   }
@@ -338,6 +337,10 @@ public final class Team {
       return Wording.died(
           dead.stream().map(Neighbour::rank).toList(),
           dead.stream().map(one -> waiting.wording().death(one.rank(), one.pid())).toList());
+    }
+    NcclException failure = near.failure(waiting.name());
+    if (failure != null) {
+      return failure;
     }
     Neighbour left = near.leftBefore(waiting.ledger().collectives());
     return left == null ? null : left(waiting, left.rank(), left.collectives());
