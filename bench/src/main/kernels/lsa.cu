@@ -49,6 +49,18 @@ typedef struct __attribute__((aligned(16))) {
 
 #define CAN_PACK(a, b, c) ((((a) | (b) | (c)) % PACK_BYTES) == 0)
 
+/* Where a thread begins if each has so many packs, a warp's beside each other. */
+#define PLACE(thread, packs) ((thread) / WARP * WARP * (u64)(packs) + (thread) % WARP)
+
+/* How many packs each thread has if all do the same, at most UNROLL; a division takes longer. */
+DEVICE int share(u64 packs, u64 threads) {
+  int each = 0;
+  for (u64 covered = 0; covered < packs; covered += threads) {
+    each++;
+  }
+  return each;
+}
+
 /* ---- allReduce: each element is summed by one thread of one rank, and stored on all */
 
 #define ALL_REDUCE(name, type, add)                                                                \
@@ -68,13 +80,13 @@ typedef struct __attribute__((aligned(16))) {
     }                                                                                              \
   }                                                                                                \
                                                                                                    \
-  /* Packs first, first + WARP and so on: all of them, or those that there are. */                 \
+  /* Packs first, first + WARP and so on: UNROLL of them, or of the next few those that exist. */  \
   DEVICE void sum_packs_##name(WINDOW from, u64 from_offset, WINDOW to, u64 to_offset, u64 first,  \
-      u64 packs, int all, int ranks) {                                                             \
+      u64 packs, int all, int few, int ranks) {                                                    \
     pack_##name sum[UNROLL];                                                                       \
     const pack *source = PART(pack, from, from_offset, 0);                                         \
     for (int u = 0; u < UNROLL; u++) {                                                             \
-      if (all || first + u * WARP < packs) {                                                       \
+      if (all || (u < few && first + u * WARP < packs)) {                                          \
         sum[u].whole = source[first + u * WARP];                                                   \
       }                                                                                            \
     }                                                                                              \
@@ -82,7 +94,7 @@ typedef struct __attribute__((aligned(16))) {
       pack_##name more[UNROLL];                                                                    \
       source = PART(pack, from, from_offset, peer);                                                \
       for (int u = 0; u < UNROLL; u++) {                                                           \
-        if (all || first + u * WARP < packs) {                                                     \
+        if (all || (u < few && first + u * WARP < packs)) {                                        \
           more[u].whole = source[first + u * WARP];                                                \
         }                                                                                          \
       }                                                                                            \
@@ -95,7 +107,7 @@ typedef struct __attribute__((aligned(16))) {
     for (int peer = 0; peer < ranks; peer++) {                                                     \
       pack *target = PART(pack, to, to_offset, peer);                                              \
       for (int u = 0; u < UNROLL; u++) {                                                           \
-        if (all || first + u * WARP < packs) {                                                     \
+        if (all || (u < few && first + u * WARP < packs)) {                                        \
           target[first + u * WARP] = sum[u].whole;                                                 \
         }                                                                                          \
       }                                                                                            \
@@ -118,13 +130,14 @@ typedef struct __attribute__((aligned(16))) {
     u64 thread = THREADS * comm.rank + THREAD;                                                     \
     u64 threads = THREADS * comm.nRanks;                                                           \
     u64 packs = CAN_PACK(from_offset, to_offset, 0) ? count * sizeof(type) / PACK_BYTES : 0;       \
-    u64 first = thread / WARP * WARP * UNROLL + thread % WARP;                                     \
-    for (; first + (UNROLL - 1) * WARP < packs; first += threads * UNROLL) {                       \
-      sum_packs_##name(from, from_offset, to, to_offset, first, packs, 1, comm.nRanks);            \
+    u64 done = 0;                                                                                  \
+    for (; done + threads * UNROLL <= packs; done += threads * UNROLL) {                           \
+      sum_packs_##name(from, from_offset, to, to_offset, done + PLACE(thread, UNROLL), packs, 1,   \
+          UNROLL, comm.nRanks);                                                                    \
     }                                                                                              \
-    if (first < packs) {                                                                           \
-      sum_packs_##name(from, from_offset, to, to_offset, first, packs, 0, comm.nRanks);            \
-    }                                                                                              \
+    int few = share(packs - done, threads);                                                        \
+    sum_packs_##name(from, from_offset, to, to_offset, done + PLACE(thread, few), packs, 0, few,   \
+        comm.nRanks);                                                                              \
     u64 i = packs * (PACK_BYTES / sizeof(type)) + thread;                                          \
     for (; i < count; i += threads) {                                                              \
       sum_##name(from, from_offset, to, to_offset, i, comm.nRanks);                                \
@@ -166,15 +179,14 @@ ALL_REDUCE(double, double, ADD)
     BEGIN(comm);                                                                                   \
     if (CAN_PACK(from_offset, to_offset, count * sizeof(type))) {                                  \
       u64 packs = count * sizeof(type) / PACK_BYTES;                                               \
-      u64 first = THREAD / WARP * WARP * UNROLL + THREAD % WARP;                                   \
-      for (; first + (UNROLL - 1) * WARP < packs; first += THREADS * UNROLL) {                     \
-        send_packs(                                                                                \
-            from, from_offset, to, to_offset, first, packs, 1, comm.rank, comm.nRanks);            \
+      u64 done = 0;                                                                                \
+      for (; done + THREADS * UNROLL <= packs; done += THREADS * UNROLL) {                         \
+        send_packs(from, from_offset, to, to_offset, done + PLACE(THREAD, UNROLL), packs, 1,       \
+            UNROLL, comm.rank, comm.nRanks);                                                       \
       }                                                                                            \
-      if (first < packs) {                                                                         \
-        send_packs(                                                                                \
-            from, from_offset, to, to_offset, first, packs, 0, comm.rank, comm.nRanks);            \
-      }                                                                                            \
+      int few = share(packs - done, THREADS);                                                      \
+      send_packs(from, from_offset, to, to_offset, done + PLACE(THREAD, few), packs, 0, few,       \
+          comm.rank, comm.nRanks);                                                                 \
     } else {                                                                                       \
       send##bits(                                                                                  \
           from, from_offset, to, to_offset, count, comm.rank, comm.nRanks, THREAD, THREADS);       \
@@ -182,20 +194,23 @@ ALL_REDUCE(double, double, ADD)
     END(comm);                                                                                     \
   }
 
-/* Packs first, first + WARP and so on of each block: all of them, or those that there are. */
+/*
+ * Packs first, first + WARP and so on of each block: UNROLL of them, or of the next few those that
+ * exist.
+ */
 DEVICE void send_packs(WINDOW from, u64 from_offset, WINDOW to, u64 to_offset, u64 first, u64 packs,
-    int all, int rank, int ranks) {
+    int all, int few, int rank, int ranks) {
   for (int peer = 0; peer < ranks; peer++) {
     const pack *source = PART(pack, from, from_offset, rank) + peer * packs;
     pack *target = PART(pack, to, to_offset, peer) + rank * packs;
     pack some[UNROLL];
     for (int u = 0; u < UNROLL; u++) {
-      if (all || first + u * WARP < packs) {
+      if (all || (u < few && first + u * WARP < packs)) {
         some[u] = source[first + u * WARP];
       }
     }
     for (int u = 0; u < UNROLL; u++) {
-      if (all || first + u * WARP < packs) {
+      if (all || (u < few && first + u * WARP < packs)) {
         target[first + u * WARP] = some[u];
       }
     }

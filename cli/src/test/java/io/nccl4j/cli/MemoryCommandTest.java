@@ -39,14 +39,15 @@ class MemoryCommandTest {
         Run.ofLine(
             Map.of("NCCL_NVLS_ENABLE", "0", "NCCL_BUFFSIZE", "1048576"),
             "memory --nranks 16 --gpus-per-node 4 --ranks-per-process 2 --arch SM_100 --nccl 2.28.7"
-                + " --peers 3 --channels 8 --min-ctas 2 --max-ctas 12 --peer-channels 4"
-                + " --max-p2p-peers 5 --buffsize 2M --ll-buffsize 64K --ll128-buffsize 128K"
-                + " --nvls-channels 6 --nvls-chunksize 256K --p2p off --shm on --cumem-host off"
-                + " --trees on --runtime-connect off --work-fifo 4M --fifo 8K --json");
+                + " --peers 3 --send-peers 2 --receive-peers 1 --channels 8 --min-ctas 2 --max-ctas"
+                + " 12 --peer-channels 4 --max-p2p-peers 5 --buffsize 2M --ll-buffsize 64K"
+                + " --ll128-buffsize 128K --nvls-channels 6 --nvls-chunksize 256K --p2p off --shm"
+                + " on --cumem-host off --trees on --runtime-connect off --work-fifo 4M --fifo 8K"
+                + " --json");
     JsonNode query = json(run).get("query");
     String expected =
-        "{'nranks':16,'gpus_per_node':4,'ranks_per_process':2,'fifo':8192,'peers':3,'arch':100,"
-            + "'nccl':22807,'channels':8,'min_ctas':2,'max_ctas':12,'peer_channels':4,"
+        "{'nranks':16,'gpus_per_node':4,'ranks_per_process':2,'fifo':8192,'peers':3,"
+            + "'send_peers':2,'receive_peers':1,'arch':100,'nccl':22807,'channels':8,'min_ctas':2,'max_ctas':12,'peer_channels':4,"
             + "'max_p2p_peers':5,'buffsize':2097152,'ll_buffsize':65536,'ll128_buffsize':131072,"
             + "'nvls':0,'nvls_channels':6,'nvls_chunksize':262144,'p2p':0,'shm':1,'trees':1,"
             + "'cumem_host':0,'runtime_connect':0,'work_fifo':4194304}";
@@ -103,6 +104,6 @@ class MemoryCommandTest {
     assertEquals(3, json.at("/measured/0/ranks").size());
     assertEquals(
         json.at("/sums/shared"), json.at("/measured/1/ranks/0/lines/1/bytes"), json::toString);
-    assertEquals(5, json.get("query").size());
+    assertEquals(7, json.get("query").size());
   }
 }
