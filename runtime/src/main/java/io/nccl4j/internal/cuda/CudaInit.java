@@ -50,17 +50,30 @@ final class CudaInit {
    */
   List<CudaCommunicator> join(Supplier<byte[]> ids) {
     NcclJoin.requireOwnGpus(nativeRanks());
-    CudaBudget.Plan plan = plan();
-    byte[] id = ids.get();
-    if (id.length > UniqueId.BYTES) {
-      Features.SCALABLE_INIT.require();
+    ranks.forEach(rank -> team.expect(rank.rank, nranks));
+    if (ranks.size() < nranks) {
+      // The ranks of other processes are told what goes wrong from here on.
+      String common = HexFormat.of().formatHex(ids.get());
+      ranks.forEach(rank -> team.meet(common, nranks, rank.rank));
     }
-    return join(plan, id, false);
+    try {
+      CudaBudget.Plan plan = plan();
+      byte[] id = ids.get();
+      if (id.length > UniqueId.BYTES) {
+        Features.SCALABLE_INIT.require();
+      }
+      return join(plan, id, false);
+    } catch (NcclException e) {
+      team.gaveUp(ranks.getFirst().rank, name, e);
+      ranks.forEach(rank -> team.unmet(rank.rank, e));
+      throw e;
+    }
   }
 
   /** Joins, as one new rank, a communicator that others grow. */
   CudaCommunicator joinGrowing(UniqueId id) {
     Features.GROW.require();
+    ranks.forEach(rank -> team.expect(rank.rank, nranks));
     return join(plan(), id.toBytes(), true).getFirst();
   }
 
@@ -83,14 +96,10 @@ final class CudaInit {
   }
 
   private List<CudaCommunicator> join(CudaBudget.Plan plan, byte[] id, boolean grows) {
-    ranks.forEach(rank -> team.expect(rank.rank, nranks));
     CommunicatorConfig config = plan.config();
     JoinMemory memory = new JoinMemory(devices(), plan.prediction());
     NcclJoin join = new NcclJoin(nativeRanks(), nranks, id, grows, team, config, name);
     List<CudaCommunicator> joined = new ArrayList<>();
-    if (ranks.size() < nranks && !grows) {
-      ranks.forEach(rank -> team.meet(HexFormat.of().formatHex(id), nranks, rank.rank));
-    }
     try {
       join.run();
       for (Rank rank : ranks) {
@@ -105,10 +114,11 @@ final class CudaInit {
         communicator.joined(memory.joined(i, plan.prediction(), communicator.calls()));
       }
     } catch (NcclException e) {
+      // Before the aborts, which would be the reason otherwise.
+      ranks.forEach(rank -> team.unmet(rank.rank, e));
       join.abandon(joined.size(), e);
       joined.forEach(CudaCommunicator::abort);
       joined.forEach(CudaCommunicator::close);
-      ranks.stream().skip(joined.size()).forEach(rank -> team.unmet(rank.rank));
       memory.gaveUp();
       throw e;
     }

@@ -165,6 +165,11 @@ public final class Wording {
 
   /** A rank died with its process, in words. */
   public String death(int rank, long pid) {
+    return death(rank, pid, communicator);
+  }
+
+  /** The same for a communicator that has not come about yet. */
+  public static String death(int rank, long pid, String communicator) {
     return "rank "
         + rank
         + " of communicator "

@@ -350,6 +350,22 @@ class CudaInitTest {
     requirePeersDeadline(second, 0);
   }
 
+  /** NCCL says only that there is something with another rank. */
+  @Test
+  void peersFailureOutranksNcclsRemoteError() {
+    UniqueId id = UniqueId.create(Backend.CUDA);
+    standIn.inject("ncclCommInitRankConfig@0", 1, StandIn.Fault.ERROR, 2);
+    Throwable first =
+        CudaRig.outcome(rank -> Communicator.initRank(CudaRig.device(0), 2, id, 0, LONG).close());
+    assertInstanceOf(SystemErrorException.class, first);
+    standIn.inject("ncclCommInitRankConfig@1", 1, StandIn.Fault.ERROR, 6);
+    Throwable second =
+        CudaRig.outcome(rank -> Communicator.initRank(CudaRig.device(1), 2, id, 1, LONG).close());
+    PeerFailedException told = assertInstanceOf(PeerFailedException.class, second);
+    assertEquals(List.of(0), told.failedRanks());
+    requireText(told, "rank 0 failed: ");
+  }
+
   @Test
   void peersDeadlineEndsASplit() {
     requirePeersDeadlineEnds(

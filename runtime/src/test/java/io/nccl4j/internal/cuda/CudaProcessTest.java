@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -42,16 +43,23 @@ class CudaProcessTest {
   }
 
   private void join(int operationMillis) throws Exception {
-    join("", operationMillis, operationMillis, operationMillis);
+    start("", operationMillis, operationMillis, operationMillis);
+    expectJoined();
+  }
+
+  private void expectJoined() throws InterruptedException {
+    for (ChildJvm child : children) {
+      child.expect("joined");
+    }
   }
 
   /**
-   * Ranks in a process each.
+   * Ranks in a process each, which begin to join; returns the unique id.
    *
    * @param fault of rank 1's libraries; none if empty
-   * @param operationMillis deadlines of each rank's operations
+   * @param operationMillis deadlines of the operations of those ranks that do
    */
-  private void join(String fault, int... operationMillis) throws Exception {
+  private String start(String fault, int... operationMillis) throws Exception {
     StandIn standIn = StandIn.require();
     for (int rank = 0; rank < RANKS; rank++) {
       Map<String, String> environment =
@@ -69,14 +77,12 @@ class CudaProcessTest {
     }
     children.getFirst().tell("id");
     String id = children.getFirst().expect("id");
-    for (int rank = 0; rank < RANKS; rank++) {
+    for (int rank = 0; rank < operationMillis.length; rank++) {
       children
           .get(rank)
           .tell("join " + id + " " + RANKS + " " + rank + " " + operationMillis[rank]);
     }
-    for (ChildJvm child : children) {
-      child.expect("joined");
-    }
+    return id;
   }
 
   private void tellAll(String command) throws IOException {
@@ -108,8 +114,7 @@ class CudaProcessTest {
           "rank 1 of communicator cuda-",
           "died (process " + children.get(1).pid() + ")");
     }
-    long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-    assertTrue(millis < MOST_MILLIS, () -> millis + " ms");
+    requireSoon(start);
   }
 
   @Test
@@ -163,7 +168,8 @@ class CudaProcessTest {
   /** The others would wait for a minute. */
   @Test
   void whoGivesUpTellsTheOthers() throws Exception {
-    join("", LONG, SHORT, LONG);
+    start("", LONG, SHORT, LONG);
+    expectJoined();
     children.get(0).tell("sums 1");
     children.get(1).tell("sums 1");
     requireText(children.get(1).expect("failed"), "DeadlineException [2]", "waiting for rank 2");
@@ -194,7 +200,8 @@ class CudaProcessTest {
   /** The device of rank 1 is lost in the operation: NCCL on the other GPUs would wait for ever. */
   @Test
   void lostDeviceIsNamed() throws Exception {
-    join("ncclAllReduce:3:sticky:700", LONG, LONG, LONG);
+    start("ncclAllReduce:3:sticky:700", LONG, LONG, LONG);
+    expectJoined();
     tellAll("sums 10");
     requireText(children.get(1).expect("failed"), "CudaException []", "CUDA_ERROR_ILLEGAL_ADDRESS");
     for (int rank : new int[] {0, 2}) {
@@ -217,6 +224,75 @@ class CudaProcessTest {
         children.get(0).expect("failed"),
         "PeerFailedException [1]",
         "rank 1 left the communicator before it called any collective");
+  }
+
+  /** The others would wait for all to join until their deadline of 30 s. */
+  @Test
+  void whoCannotJoinTellsTheOthers() throws Exception {
+    Set<Path> before = commonFiles();
+    String id = start("ncclCommInitRankConfig:1:error:2", LONG, LONG);
+    requireText(children.get(1).expect("failed"), "joining cuda-", "ncclSystemError");
+    long start = System.nanoTime();
+    requireToldThatOneCannotJoin(children.getFirst());
+    // Also who comes later.
+    children.get(2).tell("join " + id + " " + RANKS + " 2 " + LONG);
+    requireToldThatOneCannotJoin(children.get(2));
+    requireSoon(start);
+    requireNoFiles(before);
+  }
+
+  private static void requireToldThatOneCannotJoin(ChildJvm child) throws Exception {
+    requireText(
+        child.expect("failed"),
+        "PeerFailedException [1]",
+        "rank 1 failed: ",
+        "ncclSystemError",
+        "(rank 1 of communicator cuda-");
+  }
+
+  @Test
+  void rankThatDiesWhileJoiningIsNamed() throws Exception {
+    Set<Path> before = commonFiles();
+    String id = start("", LONG, LONG);
+    while (!isJoining(children.get(0).pid()) || !isJoining(children.get(1).pid())) {
+      Thread.sleep(10);
+    }
+    long start = System.nanoTime();
+    children.get(1).kill();
+    requireToldThatOneDied(children.getFirst());
+    // Also who comes later.
+    children.get(2).tell("join " + id + " " + RANKS + " 2 " + LONG);
+    requireToldThatOneDied(children.get(2));
+    requireSoon(start);
+    requireNoFiles(before);
+  }
+
+  private void requireToldThatOneDied(ChildJvm child) throws Exception {
+    requireText(
+        child.expect("failed"),
+        "PeerFailedException [1]",
+        "rank 1 of communicator cuda-",
+        "died (process " + children.get(1).pid() + ")");
+  }
+
+  /** Whether a process is in NCCL's call, by the name of the thread that makes it. */
+  private static boolean isJoining(long pid) throws IOException {
+    try (Stream<Path> threads = Files.list(Path.of("/proc", Long.toString(pid), "task"))) {
+      for (Path thread : threads.toList()) {
+        if (Files.readString(thread.resolve("comm")).startsWith("nccl4j-join-")) {
+          return true;
+        }
+      }
+      return false;
+    } catch (NoSuchFileException e) {
+      // A thread has ended meanwhile.
+      return false;
+    }
+  }
+
+  private static void requireSoon(long start) {
+    long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+    assertTrue(millis < MOST_MILLIS, () -> millis + " ms");
   }
 
   /** Of a child only those are told of a death that are in it. */
@@ -246,6 +322,18 @@ class CudaProcessTest {
   void noFileStays() throws Exception {
     Set<Path> before = commonFiles();
     join(LONG);
+    requireNoFiles(before);
+    tellAll("sums 100");
+    for (ChildJvm child : children) {
+      child.expect("summed");
+    }
+    tellAll("close");
+    for (ChildJvm child : children) {
+      child.expect("closed");
+    }
+  }
+
+  private static void requireNoFiles(Set<Path> before) throws Exception {
     // Tests of other JVMs may be joining.
     long start = System.nanoTime();
     Set<Path> stay = commonFiles();
@@ -256,14 +344,6 @@ class CudaProcessTest {
       stay.retainAll(commonFiles());
     }
     assertEquals(Set.of(), stay);
-    tellAll("sums 100");
-    for (ChildJvm child : children) {
-      child.expect("summed");
-    }
-    tellAll("close");
-    for (ChildJvm child : children) {
-      child.expect("closed");
-    }
   }
 
   private static Set<Path> commonFiles() throws IOException {

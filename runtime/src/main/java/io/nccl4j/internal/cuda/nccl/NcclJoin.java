@@ -181,8 +181,8 @@ public final class NcclJoin implements Patiently.Wait {
   }
 
   /**
-   * What one of the ranks ran into while the others still wait for it, or that another rank of this
-   * process gave up: none can join in its place.
+   * What one of the ranks ran into while the others still wait for it, or that another rank gave up
+   * or died, as far as that is known: none can join in its place.
    */
   @Override
   public synchronized @Nullable NcclException over() {
@@ -198,7 +198,7 @@ public final class NcclJoin implements Patiently.Wait {
   @Override
   public @Nullable NcclException ofPeer() {
     NcclException cause = team.failure();
-    return cause == null ? null : Failures.again(cause);
+    return cause == null ? team.absence(name) : Failures.again(cause);
   }
 
   @Override

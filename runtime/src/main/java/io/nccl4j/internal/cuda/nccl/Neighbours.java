@@ -1,7 +1,9 @@
 package io.nccl4j.internal.cuda.nccl;
 
+import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.LibcException;
+import io.nccl4j.bindings.RobustMutex;
 import io.nccl4j.internal.bootstrap.CommonFile;
 import io.nccl4j.internal.liveness.DeathWatch;
 import io.nccl4j.internal.machine.ProcessFiles;
@@ -87,7 +89,7 @@ final class Neighbours {
     dead = new boolean[places];
     MemorySegment[] signals = new MemorySegment[places];
     for (int i = 0; i < places; i++) {
-      signals[i] = memory.asSlice((long) i * PLACE_BYTES, DeathWatch.MUTEX_BYTES);
+      signals[i] = signal(i);
     }
     watch =
         new DeathWatch(
@@ -116,6 +118,10 @@ final class Neighbours {
       }
       return null;
     }
+  }
+
+  private MemorySegment signal(int place) {
+    return memory.asSlice((long) place * PLACE_BYTES, DeathWatch.MUTEX_BYTES);
   }
 
   private long get(int place, int field) {
@@ -156,8 +162,21 @@ final class Neighbours {
     note.write(rank, cause);
   }
 
-  /** A rank leaves, or does not join after all; once. */
-  synchronized void leave(int place, long collectives) {
+  /**
+   * A rank does not join after all. Who has not come yet finds the file and is told why; the last
+   * one removes it. After a deadline nobody is expected any more.
+   */
+  synchronized void giveUp(int place, NcclException cause) {
+    failed(place, cause);
+    leave(place, 0, cause instanceof DeadlineException || count() == places);
+  }
+
+  /** A rank leaves; once. */
+  void leave(int place, long collectives) {
+    leave(place, collectives, true);
+  }
+
+  private synchronized void leave(int place, long collectives, boolean removesFile) {
     if (get(place, HAS_LEFT) != 0) {
       return;
     }
@@ -166,7 +185,9 @@ final class Neighbours {
     if (--here == 0) {
       set(first, PROCESS_LEFT, 1);
       watch.close();
-      file.remove();
+      if (removesFile) {
+        file.remove();
+      }
     }
   }
 
@@ -208,6 +229,20 @@ final class Neighbours {
         get(place, COLLECTIVES),
         hasLeft,
         anyDead && dead[(int) get(place, FIRST) - 1] && !hasLeft);
+  }
+
+  /** The ranks of processes that died before all had joined: the watch begins after that. */
+  List<Neighbour> deadWhileJoining() {
+    long word = RobustMutex.wordOffset();
+    List<Neighbour> found = new ArrayList<>();
+    for (int i = 0; i < places; i++) {
+      int of = isElsewhere(i) ? (int) get(i, FIRST) - 1 : -1;
+      // A process says that it has left before it lets go.
+      if (of >= 0 && !RobustMutex.isHeld(signal(of), word) && get(of, PROCESS_LEFT) == 0) {
+        found.add(at(i));
+      }
+    }
+    return found;
   }
 
   /** The ranks that died with their process. */

@@ -47,7 +47,8 @@ final class Patiently {
    *
    * @param name of the thread
    * @throws NcclException what the call throws, or {@code wait} says. Where another rank's deadline
-   *     made NCCL end the call, that: NCCL says only that it was aborted
+   *     made NCCL end the call, or its failure, that: NCCL says only that something was aborted, or
+   *     that there is something with another rank
    */
   static void run(String name, Call call, Duration timeout, Wait wait) {
     AtomicReference<@Nullable Throwable> thrown = new AtomicReference<>();
@@ -84,14 +85,15 @@ final class Patiently {
       case null -> {}
       case NcclException e -> {
         NcclException first = wait.ofPeer();
-        throw first != null && isDeadline(first) ? first : e;
+        boolean saysMore = isDeadline(first) || e.result() == NcclException.Result.REMOTE_ERROR;
+        throw first != null && saysMore ? first : e;
       }
       case RuntimeException e -> throw e;
       case Throwable e -> throw new AssertionError("a call of NCCL failed", e);
     }
   }
 
-  private static boolean isDeadline(NcclException e) {
+  private static boolean isDeadline(@Nullable NcclException e) {
     Throwable cause = e;
     while (cause != null && !(cause instanceof DeadlineException)) {
       cause = cause.getCause();

@@ -115,12 +115,35 @@ public final class Team {
     }
   }
 
-  /** It does not join after all. */
+  /** It does not join after all, and others are told why. */
+  public void unmet(int place, NcclException cause) {
+    Neighbours near = neighbours;
+    if (near != null) {
+      near.giveUp(place, cause);
+    }
+  }
+
+  /** It does not join after all, since it is in no child. */
   public void unmet(int place) {
     Neighbours near = neighbours;
     if (near != null) {
       near.leave(place, 0);
     }
+  }
+
+  /** Why the ranks of other processes here will not all join; null if nothing is known. */
+  @Nullable NcclException absence(String name) {
+    Neighbours near = neighbours;
+    NcclException cause = near == null ? null : near.failure(name);
+    if (near == null || cause != null) {
+      return cause;
+    }
+    List<Neighbour> dead = near.deadWhileJoining();
+    return dead.isEmpty()
+        ? null
+        : Wording.died(
+            dead.stream().map(Neighbour::rank).toList(),
+            dead.stream().map(one -> Wording.death(one.rank(), one.pid(), name)).toList());
   }
 
   /** Lets neighbours know how many collectives a rank has called; now and then. */
@@ -195,7 +218,7 @@ public final class Team {
   }
 
   /** Notes why a rank goes on no longer, perhaps before it has joined. */
-  synchronized void gaveUp(int rank, String name, NcclException cause) {
+  public synchronized void gaveUp(int rank, String name, NcclException cause) {
     if (failure == null) {
       failure = relayed(rank, name, cause);
     }
