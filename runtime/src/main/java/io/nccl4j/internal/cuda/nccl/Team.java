@@ -7,11 +7,9 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
 import io.nccl4j.internal.cuda.nccl.Neighbours.Neighbour;
-import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -32,7 +30,7 @@ public final class Team {
    *
    * @param place among the neighbours, if there are some
    */
-  private record Member(
+  record Member(
       NcclRank self, CudaLedger ledger, CudaHealth health, BooleanSupplier taskEnded, int place) {
     int rank() {
       return self.rank();
@@ -386,104 +384,7 @@ public final class Team {
 
   /** The first contradiction between a rank and its peers here; null if there is none yet. */
   @Nullable MismatchException mismatch(NcclRank waiting) {
-    CudaLedger own = waiting.ledger();
-    long first = Math.max(own.agreed(), own.collectives() - CudaLedger.ENTRIES) + 1;
-    long compared = own.collectives();
-    List<Member> present = ranks;
-    for (int i = 0; i < present.size(); i++) {
-      Member other = present.get(i);
-      long last = Math.min(own.collectives(), other.ledger.collectives());
-      compared = Math.min(compared, last);
-      MismatchException e = collectives(waiting, other, first, last);
-      if (e != null) {
-        return e;
-      }
-    }
-    List<Member> left = departed;
-    for (int i = 0; i < left.size(); i++) {
-      Member gone = left.get(i);
-      long last = Math.min(own.collectives(), gone.ledger.collectives());
-      MismatchException e = collectives(waiting, gone, first, last);
-      if (e != null) {
-        return e;
-      }
-    }
-    own.agreedUpTo(compared);
-    for (int i = 0; i < present.size(); i++) {
-      MismatchException e = pairs(waiting, present.get(i).self);
-      if (e != null) {
-        return e;
-      }
-    }
-    return null;
-  }
-
-  private static @Nullable MismatchException collectives(
-      NcclRank one, Member other, long first, long last) {
-    if (other.rank() == one.rank() || first > last || one.ledger().agreesUpTo(other.ledger, last)) {
-      return null;
-    }
-    for (long seq = first; seq <= last; seq++) {
-      if (!one.ledger().agrees(other.ledger, seq)) {
-        return difference(one, other.self, seq);
-      }
-    }
-    return null;
-  }
-
-  private static @Nullable MismatchException pairs(NcclRank one, NcclRank other) {
-    MismatchException e = direction(one, other);
-    return e != null || one.rank() == other.rank() ? e : direction(other, one);
-  }
-
-  private static @Nullable MismatchException direction(NcclRank from, NcclRank to) {
-    CudaLedger sender = from.ledger();
-    CudaLedger receiver = to.ledger();
-    int s = from.rank();
-    int r = to.rank();
-    long message = PairLedger.difference(sender.sent(), r, receiver.expected(), s);
-    if (message > 0) {
-      return Wording.differentMessages(
-          to.wording()
-              .messages(
-                  r,
-                  describe(receiver.expected(), s, message),
-                  s,
-                  describe(sender.sent(), r, message)));
-    }
-    long block = PairLedger.difference(sender.blocksSent(), r, receiver.blocksExpected(), s);
-    return block == 0
-        ? null
-        : to.wording()
-            .counts(
-                describe(receiver.blocksExpected(), s, block),
-                r,
-                receiver.blocksExpected().count(s, block),
-                s,
-                "sends",
-                sender.blocksSent().count(r, block));
-  }
-
-  private static String describe(PairLedger ledger, int peer, long seq) {
-    return Signature.describe(ledger.code(peer, seq), ledger.count(peer, seq));
-  }
-
-  private static MismatchException difference(NcclRank one, NcclRank other, long seq) {
-    long[] counts = one.commonCounts(seq);
-    long[] others = other.commonCounts(seq);
-    int differing = counts == null || others == null ? -1 : Arrays.mismatch(counts, others);
-    return Wording.differentCollectives(
-        one.wording()
-            .collectives(
-                seq,
-                one.rank(),
-                one.ledger().describe(seq) + withCount(counts, differing),
-                other.rank(),
-                other.ledger().describe(seq) + withCount(others, differing)));
-  }
-
-  private static String withCount(long @Nullable [] counts, int rank) {
-    return counts == null || rank < 0 ? "" : " with " + counts[rank] + " elements for rank " + rank;
+    return Contradictions.find(waiting, ranks, departed);
   }
 
   /**
