@@ -29,7 +29,7 @@ public final class CommonFile {
   private static final Logger LOG = LogManager.getLogger(CommonFile.class);
   private static final String SUFFIX = ".common";
 
-  /** No process takes longer to join: the file of one that was killed, or failed alone. */
+  /** No process takes longer to join: the file of one that was killed meanwhile. */
   private static final Duration STALE = Duration.ofDays(1);
 
   private final Path file;

@@ -226,53 +226,46 @@ class CudaProcessTest {
         "rank 1 left the communicator before it called any collective");
   }
 
-  /** The others would wait for all to join until their deadline of 30 s. */
+  /** The other would wait for all to join until its deadline of 30 s. */
   @Test
   void whoCannotJoinTellsTheOthers() throws Exception {
     Set<Path> before = commonFiles();
-    String id = start("ncclCommInitRankConfig:1:error:2", LONG, LONG);
-    requireText(children.get(1).expect("failed"), "joining cuda-", "ncclSystemError");
+    String id = start("ncclCommInitRankConfig:1:error:2", LONG);
+    awaitJoining(children.getFirst());
+    children.get(1).tell("join " + id + " " + RANKS + " 1 " + LONG);
     long start = System.nanoTime();
-    requireToldThatOneCannotJoin(children.getFirst());
-    // Also who comes later.
-    children.get(2).tell("join " + id + " " + RANKS + " 2 " + LONG);
-    requireToldThatOneCannotJoin(children.get(2));
-    requireSoon(start);
-    requireNoFiles(before);
-  }
-
-  private static void requireToldThatOneCannotJoin(ChildJvm child) throws Exception {
+    requireText(children.get(1).expect("failed"), "joining cuda-", "ncclSystemError");
     requireText(
-        child.expect("failed"),
+        children.getFirst().expect("failed"),
         "PeerFailedException [1]",
         "rank 1 failed: ",
         "ncclSystemError",
         "(rank 1 of communicator cuda-");
+    requireSoon(start);
+    requireNoFiles(before);
   }
 
   @Test
   void rankThatDiesWhileJoiningIsNamed() throws Exception {
     Set<Path> before = commonFiles();
-    String id = start("", LONG, LONG);
-    while (!isJoining(children.get(0).pid()) || !isJoining(children.get(1).pid())) {
-      Thread.sleep(10);
-    }
+    start("", LONG, LONG);
+    awaitJoining(children.getFirst());
+    awaitJoining(children.get(1));
     long start = System.nanoTime();
     children.get(1).kill();
-    requireToldThatOneDied(children.getFirst());
-    // Also who comes later.
-    children.get(2).tell("join " + id + " " + RANKS + " 2 " + LONG);
-    requireToldThatOneDied(children.get(2));
+    requireText(
+        children.getFirst().expect("failed"),
+        "PeerFailedException [1]",
+        "rank 1 of communicator cuda-",
+        "died (process " + children.get(1).pid() + ")");
     requireSoon(start);
     requireNoFiles(before);
   }
 
-  private void requireToldThatOneDied(ChildJvm child) throws Exception {
-    requireText(
-        child.expect("failed"),
-        "PeerFailedException [1]",
-        "rank 1 of communicator cuda-",
-        "died (process " + children.get(1).pid() + ")");
+  private static void awaitJoining(ChildJvm child) throws Exception {
+    while (!isJoining(child.pid())) {
+      Thread.sleep(10);
+    }
   }
 
   /** Whether a process is in NCCL's call, by the name of the thread that makes it. */

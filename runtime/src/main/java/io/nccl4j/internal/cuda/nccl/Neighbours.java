@@ -1,6 +1,5 @@
 package io.nccl4j.internal.cuda.nccl;
 
-import io.nccl4j.DeadlineException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.LibcException;
 import io.nccl4j.bindings.RobustMutex;
@@ -162,21 +161,8 @@ final class Neighbours {
     note.write(rank, cause);
   }
 
-  /**
-   * A rank does not join after all. Who has not come yet finds the file and is told why; the last
-   * one removes it. After a deadline nobody is expected any more.
-   */
-  synchronized void giveUp(int place, NcclException cause) {
-    failed(place, cause);
-    leave(place, 0, cause instanceof DeadlineException || count() == places);
-  }
-
-  /** A rank leaves; once. */
-  void leave(int place, long collectives) {
-    leave(place, collectives, true);
-  }
-
-  private synchronized void leave(int place, long collectives, boolean removesFile) {
+  /** A rank leaves, or does not join after all; once. */
+  synchronized void leave(int place, long collectives) {
     if (get(place, HAS_LEFT) != 0) {
       return;
     }
@@ -185,9 +171,7 @@ final class Neighbours {
     if (--here == 0) {
       set(first, PROCESS_LEFT, 1);
       watch.close();
-      if (removesFile) {
-        file.remove();
-      }
+      file.remove();
     }
   }
 

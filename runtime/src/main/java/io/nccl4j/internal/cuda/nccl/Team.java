@@ -113,11 +113,12 @@ public final class Team {
     }
   }
 
-  /** It does not join after all, and others are told why. */
+  /** It does not join after all, and those that have come are told why. */
   public void unmet(int place, NcclException cause) {
     Neighbours near = neighbours;
     if (near != null) {
-      near.giveUp(place, cause);
+      near.failed(place, cause);
+      near.leave(place, 0);
     }
   }
 
