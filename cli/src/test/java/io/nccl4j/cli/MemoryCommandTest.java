@@ -47,7 +47,8 @@ class MemoryCommandTest {
     JsonNode query = json(run).get("query");
     String expected =
         "{'nranks':16,'gpus_per_node':4,'ranks_per_process':2,'fifo':8192,'peers':3,"
-            + "'send_peers':2,'receive_peers':1,'arch':100,'nccl':22807,'channels':8,'min_ctas':2,'max_ctas':12,'peer_channels':4,"
+            + "'send_peers':2,'receive_peers':1,'arch':100,'nccl':22807,'channels':8,"
+            + "'min_ctas':2,'max_ctas':12,'peer_channels':4,"
             + "'max_p2p_peers':5,'buffsize':2097152,'ll_buffsize':65536,'ll128_buffsize':131072,"
             + "'nvls':0,'nvls_channels':6,'nvls_chunksize':262144,'p2p':0,'shm':1,'trees':1,"
             + "'cumem_host':0,'runtime_connect':0,'work_fifo':4194304}";

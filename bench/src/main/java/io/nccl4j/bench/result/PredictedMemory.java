@@ -1,8 +1,7 @@
 package io.nccl4j.bench.result;
 
 /**
- * What NCCL took of the devices for the communicators that were measured, beside what was predicted
- * for them, in bytes.
+ * What NCCL was predicted to take of the devices, and what it took, in bytes.
  *
  * @param predicted for rank 0
  * @param taken for rank 0

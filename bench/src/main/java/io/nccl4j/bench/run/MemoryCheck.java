@@ -25,7 +25,7 @@ final class MemoryCheck {
   private final MemoryQuery start;
 
   /**
-   * A check.
+   * A check of one run.
    *
    * @param roots of the operations
    * @param nranks that operate together

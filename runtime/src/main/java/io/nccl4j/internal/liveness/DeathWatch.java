@@ -66,9 +66,11 @@ public final class DeathWatch {
   private volatile boolean closing;
   private volatile boolean ended;
 
+  /** Written before {@link #hold} returns. */
+  private long word;
+
   // By the watch thread only.
   private final boolean[] gone;
-  private long word;
   private boolean allGone;
 
   /**
@@ -168,6 +170,11 @@ public final class DeathWatch {
     return failure;
   }
 
+  /** Whether a process holds its mutex now; any thread may ask, after {@link #hold}. */
+  public boolean isHeld(int process) {
+    return RobustMutex.isHeld(mutexes[process], word);
+  }
+
   /**
    * Starts watching. Every process of the group must have returned from {@link #hold} before, or it
    * is taken for dead.
@@ -247,7 +254,7 @@ public final class DeathWatch {
       int peer = (self + i) % mutexes.length;
       if (!gone[peer]) {
         try {
-          if (!RobustMutex.isHeld(mutexes[peer], word)) {
+          if (!isHeld(peer)) {
             letGo(peer);
           }
         } catch (RuntimeException | Error e) {

@@ -350,7 +350,7 @@ class CudaInitTest {
     requirePeersDeadline(second, 0);
   }
 
-  /** NCCL says only that there is something with another rank. */
+  /** NCCL says only that another rank has a problem. */
   @Test
   void peersFailureOutranksNcclsRemoteError() {
     UniqueId id = UniqueId.create(Backend.CUDA);

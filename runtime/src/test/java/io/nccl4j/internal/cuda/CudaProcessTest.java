@@ -57,7 +57,7 @@ class CudaProcessTest {
    * Ranks in a process each, which begin to join; returns the unique id.
    *
    * @param fault of rank 1's libraries; none if empty
-   * @param operationMillis deadlines of the operations of those ranks that do
+   * @param operationMillis for each rank that joins, the deadline of its operations
    */
   private String start(String fault, int... operationMillis) throws Exception {
     StandIn standIn = StandIn.require();

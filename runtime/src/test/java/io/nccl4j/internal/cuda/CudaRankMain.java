@@ -15,6 +15,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 
 /**
  * A process with one rank, on the libraries that it finds, that does what its standard input says,
@@ -57,22 +60,37 @@ final class CudaRankMain {
     }
   }
 
+  /** Ranks may join on threads of either kind; a virtual one can do less. */
+  private static Communicator onVirtualThread(Callable<Communicator> join) {
+    FutureTask<Communicator> task = new FutureTask<>(join);
+    Thread.ofVirtual().start(task);
+    try {
+      return task.get();
+    } catch (ExecutionException e) {
+      throw e.getCause() instanceof NcclException cause ? cause : new IllegalStateException(e);
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
   private String run(String[] words) {
     return switch (words[0]) {
       case "id" -> "id " + UniqueId.create(Backend.CUDA);
       case "join" -> {
         int rank = Integer.parseInt(words[3]);
         Device device = Device.get(Backend.CUDA, rank % Device.all(Backend.CUDA).size());
-        communicator =
-            Communicator.initRank(
-                device,
-                Integer.parseInt(words[2]),
-                UniqueId.parse(words[1]),
-                rank,
-                CommunicatorConfig.builder()
-                    .operationTimeout(Duration.ofMillis(Long.parseLong(words[4])))
-                    .closeTimeout(Duration.ofSeconds(2))
-                    .build());
+        Callable<Communicator> join =
+            () ->
+                Communicator.initRank(
+                    device,
+                    Integer.parseInt(words[2]),
+                    UniqueId.parse(words[1]),
+                    rank,
+                    CommunicatorConfig.builder()
+                        .operationTimeout(Duration.ofMillis(Long.parseLong(words[4])))
+                        .closeTimeout(Duration.ofSeconds(2))
+                        .build());
+        communicator = onVirtualThread(join);
         stream = device.newStream();
         buffer = device.allocate(DataType.INT32, COUNT);
         yield "joined";

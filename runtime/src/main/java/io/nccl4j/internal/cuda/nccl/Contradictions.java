@@ -9,8 +9,8 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Where ranks of one process call different things: collectives, the messages of a pair, or the
- * blocks of v-forms. Allocates nothing as long as they agree.
+ * Finds where ranks of one process have called different things: collectives, messages of a pair,
+ * or blocks of v-forms. Allocates nothing as long as they agree.
  */
 final class Contradictions {
   private Contradictions() {}

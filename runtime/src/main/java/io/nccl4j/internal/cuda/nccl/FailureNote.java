@@ -44,7 +44,7 @@ final class FailureNote {
   private final int place;
 
   /**
-   * A note.
+   * The note of a communicator.
    *
    * @param memory {@link #BYTES}, at first all zero
    * @param place of this process
@@ -57,7 +57,7 @@ final class FailureNote {
   /** Writes why a rank of this process failed, unless there is a failure already. */
   void write(int rank, NcclException cause) {
     if (cause instanceof PeerFailedException || !LONG.compareAndSet(memory, STATE, NONE, WRITING)) {
-      // What befell others they see, or their own processes note.
+      // A peer's failure is noted by its own process, and its death is seen by everybody.
       return;
     }
     set(PLACE, place);

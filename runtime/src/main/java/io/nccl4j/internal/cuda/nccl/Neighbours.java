@@ -2,7 +2,6 @@ package io.nccl4j.internal.cuda.nccl;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.LibcException;
-import io.nccl4j.bindings.RobustMutex;
 import io.nccl4j.internal.bootstrap.CommonFile;
 import io.nccl4j.internal.liveness.DeathWatch;
 import io.nccl4j.internal.machine.ProcessFiles;
@@ -88,7 +87,7 @@ final class Neighbours {
     dead = new boolean[places];
     MemorySegment[] signals = new MemorySegment[places];
     for (int i = 0; i < places; i++) {
-      signals[i] = signal(i);
+      signals[i] = memory.asSlice((long) i * PLACE_BYTES, DeathWatch.MUTEX_BYTES);
     }
     watch =
         new DeathWatch(
@@ -117,10 +116,6 @@ final class Neighbours {
       }
       return null;
     }
-  }
-
-  private MemorySegment signal(int place) {
-    return memory.asSlice((long) place * PLACE_BYTES, DeathWatch.MUTEX_BYTES);
   }
 
   private long get(int place, int field) {
@@ -217,12 +212,11 @@ final class Neighbours {
 
   /** The ranks of processes that died before all had joined: the watch begins after that. */
   List<Neighbour> deadWhileJoining() {
-    long word = RobustMutex.wordOffset();
     List<Neighbour> found = new ArrayList<>();
     for (int i = 0; i < places; i++) {
       int of = isElsewhere(i) ? (int) get(i, FIRST) - 1 : -1;
       // A process says that it has left before it lets go.
-      if (of >= 0 && !RobustMutex.isHeld(signal(of), word) && get(of, PROCESS_LEFT) == 0) {
+      if (of >= 0 && !watch.isHeld(of) && get(of, PROCESS_LEFT) == 0) {
         found.add(at(i));
       }
     }

@@ -47,8 +47,8 @@ final class Patiently {
    *
    * @param name of the thread
    * @throws NcclException what the call throws, or {@code wait} says. Where another rank's deadline
-   *     made NCCL end the call, or its failure, that: NCCL says only that something was aborted, or
-   *     that there is something with another rank
+   *     or failure made NCCL end the call, that: NCCL says only that something was aborted, or that
+   *     another rank has a problem
    */
   static void run(String name, Call call, Duration timeout, Wait wait) {
     AtomicReference<@Nullable Throwable> thrown = new AtomicReference<>();

@@ -118,8 +118,8 @@ public final class Team {
     Neighbours near = neighbours;
     if (near != null) {
       near.failed(place, cause);
-      near.leave(place, 0);
     }
+    unmet(place);
   }
 
   /** It does not join after all, since it is in no child. */
