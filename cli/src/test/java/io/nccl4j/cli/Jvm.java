@@ -12,7 +12,9 @@ import java.util.concurrent.TimeUnit;
 
 /** A command line in a JVM of its own. */
 record Jvm(Process process, Path out, Path err) implements AutoCloseable {
-  private static final long SECONDS = 60;
+  /** For what hangs; the slowest command takes 15 s alone, and four times that beside others. */
+  private static final long SECONDS = 180;
+
   private static final String TRAINING = "allreduce --backend host -t 2 -b 8 -e 128 -f 4 -n 5 -w 0";
 
   static Jvm start(Path folder, String name, Map<String, String> environment, String line)
@@ -53,7 +55,7 @@ record Jvm(Process process, Path out, Path err) implements AutoCloseable {
 
   int await() throws InterruptedException {
     if (!process.waitFor(SECONDS, TimeUnit.SECONDS)) {
-      throw new AssertionError("not ended after " + SECONDS + " s");
+      throw new AssertionError("not ended after " + SECONDS + " s: " + said());
     }
     return process.exitValue();
   }
