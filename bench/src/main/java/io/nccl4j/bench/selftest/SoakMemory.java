@@ -10,7 +10,6 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,41 +22,27 @@ final class SoakMemory {
   private static final int MOST_SHIFT = 9;
   private static final int LARGEST_ELEMENT = 8;
 
-  /** Closes something that must be closable. */
-  @FunctionalInterface
-  interface Closing {
-    void close(String what, AutoCloseable thing);
-  }
-
   /** A buffer, with the arena it lies in if it is the program's. */
   private record Memory(DeviceBuffer buffer, @Nullable Arena arena) {}
 
   private final SoakProcess process;
   private final Device device;
   private final Random random;
-  private final Supplier<Stream> anyStream;
-  private final Closing closing;
+  private final SoakStreams streams;
+  private final SoakOutcome outcome;
   private final List<Memory> open = new ArrayList<>();
   private final List<Memory> inUse = new ArrayList<>();
   private final List<DeviceBuffer> pooled = new ArrayList<>();
   private @Nullable MemoryPool pool;
 
-  /**
-   * Without buffers.
-   *
-   * @param anyStream one of the rank's streams, for a buffer of the pool
-   */
+  /** Without buffers. */
   SoakMemory(
-      SoakProcess process,
-      Device device,
-      Random random,
-      Supplier<Stream> anyStream,
-      Closing closing) {
+      SoakProcess process, Device device, Random random, SoakStreams streams, SoakOutcome outcome) {
     this.process = process;
     this.device = device;
     this.random = random;
-    this.anyStream = anyStream;
-    this.closing = closing;
+    this.streams = streams;
+    this.outcome = outcome;
   }
 
   /** Memory that no other operation of the step uses: of any kind, new or used before. */
@@ -92,7 +77,7 @@ final class SoakMemory {
         from = MemoryPool.create(device, MemoryPoolOptions.DEFAULTS.withChunkBytes(POOL_CHUNK));
         pool = from;
       }
-      DeviceBuffer buffer = from.allocate(size, anyStream.get());
+      DeviceBuffer buffer = from.allocate(size, streams.any());
       pooled.add(buffer);
       return new Memory(buffer, null);
     }
@@ -115,7 +100,7 @@ final class SoakMemory {
 
   private void free(Memory memory) {
     pooled.remove(memory.buffer);
-    closing.close("buffer", memory.buffer);
+    outcome.close("buffer", memory.buffer);
     if (memory.arena != null) {
       // Another thread of this process may be in it, if the episode failed.
       process.closeAfterEpisode(memory.arena);
@@ -125,11 +110,9 @@ final class SoakMemory {
   /**
    * Closes the pool, before its streams and after its buffers.
    *
-   * @param failed whether an operation failed
-   * @param synchronize waits for all streams
    * @return what closes each of the other buffers, in any order
    */
-  List<Runnable> close(boolean failed, Runnable synchronize) {
+  List<Runnable> close() {
     open.addAll(inUse);
     for (Memory memory : List.copyOf(open)) {
       if (pooled.contains(memory.buffer)) {
@@ -138,16 +121,16 @@ final class SoakMemory {
       }
     }
     if (pool != null) {
-      if (failed) {
+      if (outcome.hasFailed()) {
         // Peers of a failed communicator may reach its memory until they are done with it.
         process.closeAfterEpisode(pool);
       } else {
         // An event may be complete a moment before its stream has passed it.
-        synchronize.run();
-        closing.close("pool", pool);
+        streams.used().forEach(Stream::synchronize);
+        outcome.close("pool", pool);
       }
     }
-    if (failed) {
+    if (outcome.hasFailed()) {
       keepSome();
     }
     List<Runnable> rest = new ArrayList<>();

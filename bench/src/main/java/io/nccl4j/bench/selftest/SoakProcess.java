@@ -21,6 +21,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
 
@@ -173,7 +174,7 @@ public final class SoakProcess {
     long start = System.nanoTime();
     joined.set(0);
     canaries.renew(random, settings.ranks());
-    List<SoakRank.Outcome> outcomes = ranks(episode, id, firstRank);
+    List<SoakOutcome> outcomes = ranks(episode, id, firstRank);
     List<String> problems = new ArrayList<>();
     adopt(problems);
     closeMemory(problems);
@@ -187,16 +188,16 @@ public final class SoakProcess {
         "done "
             + number
             + " "
-            + outcomes.stream().mapToLong(SoakRank.Outcome::operations).sum()
+            + outcomes.stream().mapToLong(SoakOutcome::operations).sum()
             + " "
-            + outcomes.stream().mapToLong(SoakRank.Outcome::bytes).sum()
+            + outcomes.stream().mapToLong(SoakOutcome::bytes).sum()
             + " "
-            + outcomes.stream().mapToLong(SoakRank.Outcome::wrong).sum()
+            + outcomes.stream().mapToLong(SoakOutcome::wrong).sum()
             + " "
-            + outcomes.stream().filter(SoakRank.Outcome::failed).count());
+            + outcomes.stream().filter(SoakOutcome::hasFailed).count());
   }
 
-  private List<SoakRank.Outcome> ranks(SoakEpisode episode, String id, int firstRank)
+  private List<SoakOutcome> ranks(SoakEpisode episode, String id, int firstRank)
       throws InterruptedException {
     int count = settings.ranks() / settings.processes();
     CommunicatorConfig config =
@@ -214,12 +215,12 @@ public final class SoakProcess {
       Communicators made = Communicator.initAll(devices, config);
       made.forEach(all::add);
     }
-    List<SoakRank.Outcome> outcomes = new ArrayList<>();
+    List<SoakOutcome> outcomes = new ArrayList<>();
     List<Thread> threads = new ArrayList<>();
     boolean areVirtual = random.nextInt(8) == 0;
     for (int i = 0; i < count; i++) {
       int rank = firstRank + i;
-      SoakRank.Joining joining =
+      Supplier<Communicator> joining =
           all.isEmpty()
               ? () ->
                   Communicator.initRank(
@@ -231,7 +232,7 @@ public final class SoakProcess {
               : () -> all.get(rank);
       Runnable task =
           () -> {
-            SoakRank.Outcome outcome = new SoakRank(episode, rank, this).run(joining);
+            SoakOutcome outcome = new SoakRank(episode, rank, this).run(joining);
             synchronized (outcomes) {
               outcomes.add(outcome);
             }

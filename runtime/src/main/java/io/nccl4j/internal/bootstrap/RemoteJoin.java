@@ -409,7 +409,7 @@ final class RemoteJoin implements Membership.Link {
       try {
         message =
             UnixSockets.recvmsg(
-                socket, MAX_PACKET_BYTES, Creator.FDS_PER_PACKET, UnixSockets.MSG_DONTWAIT);
+                socket, MAX_PACKET_BYTES, Session.FDS_PER_PACKET, UnixSockets.MSG_DONTWAIT);
       } catch (LibcException e) {
         if (e.errno() == Errno.ECONNRESET) {
           LOG.debug("rank {}: the creator closed the connection", rank, e);

@@ -59,6 +59,9 @@ final class Session {
   /** Most bytes of a body. */
   static final int MAX_BODY_BYTES = 16 << 10;
 
+  /** Most descriptors that go with a packet. */
+  static final int FDS_PER_PACKET = 64;
+
   private static final int MAC_BYTES = 32;
   private static final String ALGORITHM = "HmacSHA256";
   private static final byte[] LABEL = "nccl4j rendezvous 1".getBytes(StandardCharsets.US_ASCII);

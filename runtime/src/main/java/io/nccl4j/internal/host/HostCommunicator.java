@@ -16,14 +16,12 @@ import io.nccl4j.PeerFailedException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
-import io.nccl4j.internal.host.engine.Tuning;
 import io.nccl4j.internal.host.join.Arrival;
 import io.nccl4j.internal.host.join.Place;
 import io.nccl4j.internal.host.join.Provisions;
 import io.nccl4j.internal.host.join.Split;
 import io.nccl4j.internal.host.join.Survivors;
 import io.nccl4j.internal.host.layout.ControlBlock;
-import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.life.Health;
 import io.nccl4j.internal.host.life.LiveRanks;
@@ -41,23 +39,20 @@ import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
-import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Interrupts;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.memory.MemoryPurpose;
 import io.nccl4j.memory.MemoryReport;
-import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One rank of the host engine: numbers and signs works, holds what the engines need to reach the
- * other ranks, and knows when it has failed.
+ * One rank of the host engine: which operations it accepts, what it is and has, how it comes and
+ * goes. The rest is done by its parts, each with a job of its own.
  *
  * <p>It owns its part of the control block from the moment it is alive until it has left, and its
  * staging area.
@@ -71,13 +66,12 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   private final ControlBlock control;
   private final Numbers numbers;
   private final Health health;
+  private final HostBacklog backlog;
   private final MemoryBook.Account account;
   private final MemoryBook.Booking fifoBooking;
   private final HostHeap.@Nullable Block staging;
 
   private final Object closing = new Object();
-  private final AtomicLong fifoFull = new AtomicLong();
-  private final AtomicLong fifoWaitNanos = new AtomicLong();
 
   private HostCommunicator(Place<HostWork> place) {
     super(
@@ -102,6 +96,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     isForced = own.tuning().isForced();
     numbers = own.numbers();
     health = own.health();
+    backlog = new HostBacklog(own, provisions.fifo());
   }
 
   /** A rank that the others can see; it is usable after {@link #awaitAll}. */
@@ -150,66 +145,10 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
    *
    * @throws DeadlineException if they are not in time
    * @throws PeerFailedException if one says of itself what cannot be
-   */
-  void awaitAll(Place<HostWork> place) {
-    try {
-      Arrival.await(place);
-    } finally {
-      // Whoever found it first has left by now: the same is thrown here, not that it has.
-      requireSameTuning();
-    }
-    boolean staged = part.spansProcesses() || own.tuning().isStaged();
-    for (int k : part.here()) {
-      MemorySegment heap = part.group().heap(part.processOf(k));
-      own.view().found(k, heap, staged ? stagingAt(k, heap) : 0);
-      if (!part.group().isWatchable(part.processOf(k))) {
-        throw ControlBlock.impossible(k, "has put no mutex where its death would show");
-      }
-    }
-    part.group().watch();
-  }
-
-  /**
-   * All ranks carry out operations in the same way.
-   *
    * @throws InvalidUsageException if the settings of some force another way
    */
-  private void requireSameTuning() {
-    long mine = own.tuning().word();
-    for (int k : part.here()) {
-      // Acquired: nothing is said of a rank that has not come.
-      boolean came = RankState.code(control.getAcquire(control.state(k))) != 0;
-      long theirs = came ? control.getPlain(control.tuning(k)) : mine;
-      // A rank that could not be made has said nothing.
-      if (theirs != mine && theirs != 0) {
-        throw new InvalidUsageException(
-            "communicator "
-                + name
-                + ": rank "
-                + rank()
-                + " has "
-                + Tuning.describe(mine)
-                + ", rank "
-                + k
-                + " has "
-                + Tuning.describe(theirs),
-            "give all ranks the same (NCCL4J_ALGO, NCCL4J_PROTO, --algo, --proto)");
-      }
-    }
-  }
-
-  private long stagingAt(int k, MemorySegment heap) {
-    long offset = control.getPlain(control.staging(k));
-    if (offset < 0 || offset > heap.byteSize() - Layout.STAGING_BYTES) {
-      throw ControlBlock.impossible(
-          k,
-          "says that its staging area lies at byte "
-              + offset
-              + " of its heap of "
-              + heap.byteSize()
-              + " B");
-    }
-    return offset;
+  void awaitAll(Place<HostWork> place) {
+    Arrival.await(place, own.view(), own.tuning());
   }
 
   HostRank own() {
@@ -272,66 +211,9 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     return work;
   }
 
-  /**
-   * Drives the oldest work, whose place bounds the room. That nothing at all moves can last as long
-   * as an operation may: a place that nobody gives back any more is an error, not an endless wait.
-   *
-   * @throws NcclException why this communicator has failed, by that deadline for example
-   */
   @Override
   protected void awaitFifoRoom() {
-    long start = System.nanoTime();
-    long timeout = config().operationTimeout().toNanos();
-    fifoFull.incrementAndGet();
-    try {
-      HostWork oldest = null;
-      long head = 0;
-      long since = start;
-      while (!fifo().hasRoom()) {
-        requireHealthy();
-        HostStream stream = HostStream.of(fifo().oldest().stream);
-        long now = System.nanoTime();
-        long position = stream == null ? 0 : stream.head();
-        if (fifo().oldest() != oldest || position != head) {
-          oldest = fifo().oldest();
-          head = position;
-          since = now;
-        } else if (now - since >= timeout) {
-          boolean queued = stream != null && stream.holds(fifo().oldest());
-          health.fail(own.explanation().noRoom(timeout, numbers.collectives() + 1, queued));
-          continue;
-        }
-        if (stream == null || !driveHead(stream, timeout - (now - since))) {
-          Progress.helpAll("room in the work FIFO");
-        }
-      }
-    } finally {
-      fifoWaitNanos.addAndGet(System.nanoTime() - start);
-    }
-    requireHealthy();
-  }
-
-  private void requireHealthy() {
-    health.look();
-    NcclException cause = health.failure();
-    if (cause != null) {
-      own.told();
-      throw Failures.again(cause);
-    }
-  }
-
-  /**
-   * Drives a stream until its first task is done.
-   *
-   * @return false if the stream is empty
-   */
-  private static boolean driveHead(HostStream stream, long timeoutNanos) {
-    long head = stream.head();
-    if (head == stream.tail()) {
-      return false;
-    }
-    Progress.drive(stream, head + 1, timeoutNanos);
-    return true;
+    backlog.awaitRoom();
   }
 
   // ---- completion and failure
@@ -388,8 +270,8 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
         (long) fifo().capacity() * Work.BYTES,
         fifo().takenBytes(),
         fifo().highWaterBytes(),
-        fifoFull.get(),
-        fifoWaitNanos.get(),
+        backlog.timesFull(),
+        backlog.waitedNanos(),
         operationCounters());
   }
 
@@ -504,7 +386,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   public void close() {
     synchronized (closing) {
       if (!health.isClosed()) {
-        finishOwnWork();
+        backlog.finish();
         NcclException contradiction = own.compareFinally();
         own.leaveOthers();
         health.close();
@@ -550,75 +432,6 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
   private void goAway() {
     health.addFlag(RankState.GONE);
     part.group().settled();
-  }
-
-  /** An interrupt is as the end of the close timeout: what is left is given up. */
-  private void finishOwnWork() {
-    long start = System.nanoTime();
-    boolean interrupted = false;
-    try {
-      while (true) {
-        try {
-          finishWorks(start, interrupted);
-          finishGraphs(start, interrupted);
-          return;
-        } catch (InterruptedWaitException e) {
-          interrupted = Thread.interrupted();
-        }
-      }
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
-    }
-  }
-
-  private void finishWorks(long start, boolean interrupted) {
-    long timeout = config().closeTimeout().toNanos();
-    HostWork work = own.activity().anyInUse();
-    while (work != null) {
-      HostStream stream = HostStream.of(work.stream);
-      if (stream != null) {
-        long left = timeout - (System.nanoTime() - start);
-        if (-left > timeout) {
-          throw new InvalidUsageException(
-              work.describe()
-                  + " cannot be given up: it is queued behind the work of another communicator",
-              "close the stream first");
-        }
-        if ((left <= 0 || interrupted) && health.isGood()) {
-          own.closeEarly(
-              work.describe()
-                  + " was unfinished when its communicator was closed"
-                  + (interrupted ? " by an interrupted thread" : "")
-                  + ", waiting for "
-                  + own.explanation().missing(work));
-        }
-        if (!driveHead(stream, Math.max(left, 1_000_000)) && work.isInUse()) {
-          throw own.wording().inOpenGroup();
-        }
-      }
-      work = own.activity().anyInUse();
-    }
-  }
-
-  private void finishGraphs(long start, boolean interrupted) {
-    long timeout = config().closeTimeout().toNanos();
-    while (own.activity().graphs().get() > 0) {
-      long left = timeout - (System.nanoTime() - start);
-      if (-left > timeout) {
-        throw new InvalidUsageException(
-            "communicator "
-                + name
-                + ": a graph cannot be given up, because it is queued behind the work of another"
-                + " communicator",
-            "close the stream first");
-      }
-      if ((left <= 0 || interrupted) && health.isGood()) {
-        own.closeEarly("a graph was unfinished when communicator " + name + " was closed");
-      }
-      Progress.helpAll("the end of a graph");
-    }
   }
 
   @Override
