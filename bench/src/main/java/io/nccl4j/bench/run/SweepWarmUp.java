@@ -17,8 +17,8 @@ final class SweepWarmUp {
   private static final double FIRST_BUDGET = 6e9;
 
   /**
-   * The first budget grows with the ranks: an operation waits for the slowest of them, and the
-   * compilers of all their processes share the processors with them.
+   * The first budget grows with the processes, whose compilers share the processors, and with the
+   * ranks, since an operation waits for the slowest of them.
    */
   private static final int RANKS_PER_BUDGET = 8;
 
@@ -32,6 +32,14 @@ final class SweepWarmUp {
   private static final long SMALL_BYTES = 4 << 10;
   private static final double BATCH_NANOS = 5e6;
   private static final int MAX_BATCH = 1 << 16;
+
+  /**
+   * Batches are longer, up to this time, as long as they have fewer operations: one whose loops are
+   * interpreted takes hundreds of microseconds, and the compilers count calls.
+   */
+  private static final double SLOW_BATCH_NANOS = 50e6;
+
+  private static final int SLOW_BATCH = 200;
 
   /**
    * More operations than a stream's queue holds, as soon as one takes less than so long: compiled
@@ -73,7 +81,9 @@ final class SweepWarmUp {
     this.crew = crew;
     this.timing = timing;
     this.compile = compile;
-    int budgets = ranks.first().world().nranks() / RANKS_PER_BUDGET;
+    int nranks = ranks.first().world().nranks();
+    int processes = nranks / (options.threads() * options.gpus());
+    int budgets = Math.max(processes, nranks / RANKS_PER_BUDGET);
     budget = FIRST_BUDGET * Math.clamp(budgets, 1, MOST_BUDGETS);
   }
 
@@ -92,12 +102,10 @@ final class SweepWarmUp {
       // operation takes a thousand times what it takes later. The next ones have less to do.
       left -= compile(cases.apply(sizes[i]), left / Math.min(sizes.length - i, SHARES));
     }
-    // The first large operation takes branches that none has taken before, for which code of the
-    // small ones was thrown away.
-    if (sizes[sizes.length - 1] > MOST_CODE_BYTES) {
-      for (int i = 0; sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
-        left -= compile(cases.apply(sizes[i]), left / SHARES);
-      }
+    // The first operation that goes another way takes branches that none has taken before, for
+    // which code of smaller ones was thrown away.
+    for (int i = 0; i < sizes.length - 1 && sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
+      left -= compile(cases.apply(sizes[i]), left / SHARES);
     }
     budget = LATER_BUDGET;
     for (long size : sizes) {
@@ -141,7 +149,8 @@ final class SweepWarmUp {
         same++;
       }
       operations += batch;
-      batch = (int) Math.clamp(BATCH_NANOS / one, 1, MAX_BATCH);
+      double most = Math.max(BATCH_NANOS, Math.min(SLOW_BATCH * one, SLOW_BATCH_NANOS));
+      batch = (int) Math.clamp(most / one, 1, MAX_BATCH);
       if (!filled && one < FILLING_NANOS) {
         filled = true;
         batch = Math.max(batch, FILLING_BATCH);
