@@ -26,7 +26,11 @@ final class NettyNetwork implements Network {
 
   @Override
   public String name() {
-    return NettyProvider.NAME + (identity == null ? " (TCP)" : " (TCP, TLS)");
+    if (identity == null) {
+      return NettyProvider.NAME + " (TCP)";
+    }
+    String library = identity.library();
+    return NettyProvider.NAME + " (TCP, TLS" + (library.isEmpty() ? "" : " by " + library) + ")";
   }
 
   @Override
@@ -40,5 +44,9 @@ final class NettyNetwork implements Network {
   }
 
   @Override
-  public void close() {}
+  public void close() {
+    if (identity != null) {
+      identity.close();
+    }
+  }
 }

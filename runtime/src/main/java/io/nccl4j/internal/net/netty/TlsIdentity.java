@@ -1,21 +1,25 @@
 package io.nccl4j.internal.net.netty;
 
 import io.nccl4j.BackendUnavailableException;
+import io.netty.buffer.PooledByteBufAllocator;
+import io.netty.handler.ssl.ClientAuth;
+import io.netty.handler.ssl.OpenSsl;
+import io.netty.handler.ssl.SslContext;
+import io.netty.handler.ssl.SslContextBuilder;
+import io.netty.handler.ssl.SslProvider;
+import io.netty.util.ReferenceCountUtil;
 import java.io.IOException;
 import java.security.GeneralSecurityException;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
-import java.security.KeyStore;
 import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.security.cert.Certificate;
 import java.security.cert.X509Certificate;
 import java.security.spec.ECGenParameterSpec;
-import javax.net.ssl.KeyManager;
-import javax.net.ssl.KeyManagerFactory;
-import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
-import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509TrustManager;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Who the ports of a network are in TLS: a key of their own, made at start and never stored, and a
@@ -24,18 +28,23 @@ import javax.net.ssl.X509TrustManager;
  * <p>TLS itself accepts any certificate here: it makes sure that the other end has its key. {@link
  * Connection} compares the fingerprint with that of the peer's address as soon as it knows which
  * peer that is, and before anything else that it says counts.
+ *
+ * <p>TLS is OpenSSL's where Netty finds its natives for that, else Java's. Both ends understand
+ * each other either way.
  */
-final class TlsIdentity {
+final class TlsIdentity implements AutoCloseable {
   /** Of SHA-256 over the certificate. */
   static final int FINGERPRINT_BYTES = 32;
 
   private static final String PROTOCOL = "TLSv1.3";
 
-  private final SSLContext context;
+  private final SslContext dialing;
+  private final SslContext listening;
   private final byte[] fingerprint;
 
-  private TlsIdentity(SSLContext context, byte[] fingerprint) {
-    this.context = context;
+  private TlsIdentity(SslContext dialing, SslContext listening, byte[] fingerprint) {
+    this.dialing = dialing;
+    this.listening = listening;
     this.fingerprint = fingerprint;
   }
 
@@ -45,17 +54,25 @@ final class TlsIdentity {
    * @throws BackendUnavailableException if this Java runtime does not offer what it takes
    */
   static TlsIdentity create() {
+    SslContext dialing = null;
     try {
+      SslProvider provider = OpenSsl.isAvailable() ? SslProvider.OPENSSL_REFCNT : SslProvider.JDK;
+      if (!SslProvider.isTlsv13Supported(provider)) {
+        throw new NoSuchAlgorithmException(PROTOCOL);
+      }
       KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
       generator.initialize(new ECGenParameterSpec("secp256r1"));
       KeyPair keys = generator.generateKeyPair();
       X509Certificate certificate = SelfSignedCertificate.of(keys);
-      SSLContext context = SSLContext.getInstance(PROTOCOL);
-      context.init(keyManagers(keys, certificate), new TrustManager[] {new Anybody()}, null);
-      // Connections are never resumed; who tries costs no memory.
-      context.getServerSessionContext().setSessionCacheSize(1);
-      return new TlsIdentity(context, fingerprint(certificate));
+      byte[] fingerprint = fingerprint(certificate);
+      dialing =
+          finish(
+              SslContextBuilder.forClient().keyManager(keys.getPrivate(), certificate), provider);
+      SslContext listening =
+          finish(SslContextBuilder.forServer(keys.getPrivate(), certificate), provider);
+      return new TlsIdentity(dialing, listening, fingerprint);
     } catch (GeneralSecurityException | IOException e) {
+      release(dialing);
       throw (BackendUnavailableException)
           new BackendUnavailableException(
                   "this Java runtime offers no TLS 1.3 with keys of the curve P-256: "
@@ -66,16 +83,28 @@ final class TlsIdentity {
     }
   }
 
-  private static KeyManager[] keyManagers(KeyPair keys, X509Certificate certificate)
-      throws GeneralSecurityException, IOException {
-    char[] none = {};
-    KeyStore inMemory = KeyStore.getInstance("PKCS12");
-    inMemory.load(null, none);
-    inMemory.setKeyEntry("port", keys.getPrivate(), none, new Certificate[] {certificate});
-    KeyManagerFactory factory =
-        KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-    factory.init(inMemory, none);
-    return factory.getKeyManagers();
+  private static SslContext finish(SslContextBuilder builder, SslProvider provider)
+      throws IOException {
+    return builder
+        .sslProvider(provider)
+        .protocols(PROTOCOL)
+        .clientAuth(ClientAuth.REQUIRE)
+        .trustManager(new Anybody())
+        .endpointIdentificationAlgorithm("")
+        // Connections are never resumed; who tries costs no memory.
+        .sessionCacheSize(1)
+        .build();
+  }
+
+  private static void release(@Nullable SslContext context) {
+    if (context != null) {
+      ReferenceCountUtil.release(context);
+    }
+  }
+
+  /** Whose TLS it is, if not Java's; empty otherwise. */
+  String library() {
+    return OpenSsl.isAvailable() ? OpenSsl.versionString() : "";
   }
 
   /** What others know it by. */
@@ -89,11 +118,14 @@ final class TlsIdentity {
 
   /** One end of a new connection. */
   SSLEngine engine(boolean dials) {
-    SSLEngine engine = context.createSSLEngine();
-    engine.setUseClientMode(dials);
-    engine.setEnabledProtocols(new String[] {PROTOCOL});
-    engine.setNeedClientAuth(true);
-    return engine;
+    return (dials ? dialing : listening).newEngine(PooledByteBufAllocator.DEFAULT);
+  }
+
+  /** Gives back what OpenSSL holds; engines in use keep what they need. */
+  @Override
+  public void close() {
+    release(dialing);
+    release(listening);
   }
 
   /** Accepts every certificate: fingerprints are compared later. */
