@@ -56,7 +56,7 @@ final class TlsIdentity implements AutoCloseable {
   static TlsIdentity create() {
     SslContext dialing = null;
     try {
-      SslProvider provider = OpenSsl.isAvailable() ? SslProvider.OPENSSL_REFCNT : SslProvider.JDK;
+      SslProvider provider = byOpenSsl() ? SslProvider.OPENSSL_REFCNT : SslProvider.JDK;
       if (!SslProvider.isTlsv13Supported(provider)) {
         throw new NoSuchAlgorithmException(PROTOCOL);
       }
@@ -104,7 +104,12 @@ final class TlsIdentity implements AutoCloseable {
 
   /** Whose TLS it is, if not Java's; empty otherwise. */
   String library() {
-    return OpenSsl.isAvailable() ? OpenSsl.versionString() : "";
+    return byOpenSsl() ? OpenSsl.versionString() : "";
+  }
+
+  /** False also for natives that are too old for TLS 1.3. */
+  private static boolean byOpenSsl() {
+    return SslProvider.isTlsv13Supported(SslProvider.OPENSSL_REFCNT);
   }
 
   /** What others know it by. */
