@@ -22,7 +22,7 @@ public final class Deferral {
     waiting = true;
   }
 
-  /** Whether nothing waits. */
+  /** Whether nothing waits, and nothing that waited is being run. */
   public boolean isEmpty() {
     return !waiting;
   }
@@ -47,9 +47,6 @@ public final class Deferral {
   }
 
   private synchronized List<Runnable> takeSafe() {
-    if (entries.isEmpty()) {
-      return List.of();
-    }
     List<Runnable> ready = new ArrayList<>();
     for (Iterator<Entry> i = entries.iterator(); i.hasNext(); ) {
       Entry entry = i.next();
@@ -58,7 +55,9 @@ public final class Deferral {
         ready.add(entry.action);
       }
     }
-    waiting = !entries.isEmpty();
+    if (ready.isEmpty()) {
+      waiting = !entries.isEmpty();
+    }
     return ready;
   }
 }
