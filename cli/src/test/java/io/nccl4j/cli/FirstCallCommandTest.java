@@ -25,8 +25,8 @@ class FirstCallCommandTest {
   /**
    * Compares the fastest of three processes with a warm-up and of three without. However busy the
    * machine is, a first allReduce takes long without one, because its code must be loaded and
-   * compiled; after a warm-up nothing of that is left. What is left is to wait for a peer that has
-   * no processor at that moment: hence the fastest.
+   * compiled; after a warm-up nothing of that is left. Others than the fastest may have waited for
+   * a peer that had no processor at that moment.
    */
   @Test
   void theFirstCallAfterAWarmUpIsFast() throws Exception {

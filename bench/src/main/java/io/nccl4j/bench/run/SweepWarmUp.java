@@ -34,12 +34,13 @@ final class SweepWarmUp {
   private static final int MAX_BATCH = 1 << 16;
 
   /**
-   * Batches are longer, up to this time, as long as they have fewer operations: one whose loops are
-   * interpreted takes hundreds of microseconds, and the compilers count calls.
+   * Operations whose loops are interpreted take hundreds of microseconds, and the compilers count
+   * calls: a batch lasts longer to have this many of them, ...
    */
-  private static final double SLOW_BATCH_NANOS = 50e6;
-
   private static final int SLOW_BATCH = 200;
+
+  /** ... up to this time. */
+  private static final double SLOW_BATCH_NANOS = 50e6;
 
   /**
    * More operations than a stream's queue holds, as soon as one takes less than so long: compiled

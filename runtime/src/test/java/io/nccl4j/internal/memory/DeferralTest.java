@@ -9,7 +9,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 final class DeferralTest {
-  /** Else a report of memory would not wait for a sweep of the ticker, and count what it frees. */
+  /** A report of memory waits for the ticker's sweep, so as not to count what that is freeing. */
   @Test
   void whatIsBeingRunStillWaits() {
     Deferral deferral = new Deferral();

@@ -29,8 +29,8 @@ import org.jspecify.annotations.Nullable;
  * Connection} compares the fingerprint with that of the peer's address as soon as it knows which
  * peer that is, and before anything else that it says counts.
  *
- * <p>TLS is OpenSSL's where Netty finds its natives for that, else Java's. Both ends understand
- * each other either way.
+ * <p>TLS is OpenSSL's if Netty finds its native library, else Java's. The two ends of a connection
+ * may differ in that.
  */
 final class TlsIdentity implements AutoCloseable {
   /** Of SHA-256 over the certificate. */
@@ -90,6 +90,7 @@ final class TlsIdentity implements AutoCloseable {
         .protocols(PROTOCOL)
         .clientAuth(ClientAuth.REQUIRE)
         .trustManager(new Anybody())
+        // The fingerprint says who it is, no name does.
         .endpointIdentificationAlgorithm("")
         // Connections are never resumed; who tries costs no memory.
         .sessionCacheSize(1)
@@ -107,7 +108,7 @@ final class TlsIdentity implements AutoCloseable {
     return byOpenSsl() ? OpenSsl.versionString() : "";
   }
 
-  /** False also for natives that are too old for TLS 1.3. */
+  /** False also for a native library that is too old for TLS 1.3. */
   private static boolean byOpenSsl() {
     return SslProvider.isTlsv13Supported(SslProvider.OPENSSL_REFCNT);
   }
