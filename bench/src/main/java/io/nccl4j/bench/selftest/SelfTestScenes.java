@@ -14,6 +14,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.bench.Closing;
 import io.nccl4j.bench.run.LocalRank;
 import io.nccl4j.bench.run.RankSet;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -26,6 +27,10 @@ import org.jspecify.annotations.Nullable;
 /** What the self test tries besides single operations; each gives the number of wrong elements. */
 final class SelfTestScenes {
   private static final int COUNT = 1000;
+
+  /** How long ranks may take to notice that one has aborted. */
+  private static final Duration QUIET = Duration.ofSeconds(10);
+
   private static final byte BYTE = 0x5a;
   private static final int FOUR = 0x5a5a5a5a;
 
@@ -50,6 +55,16 @@ final class SelfTestScenes {
       in.copyFrom(values);
       Arrays.fill(values, ~element);
       out.copyFrom(values);
+    }
+
+    /** Whether all ranks of a communicator that failed come to leave it alone. */
+    boolean becomesQuiet() {
+      try {
+        return in.awaitQuiet(QUIET) && out.awaitQuiet(QUIET);
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        return false;
+      }
     }
 
     @Override
@@ -272,6 +287,8 @@ final class SelfTestScenes {
         if (rank.rank() < n - 1) {
           wrong += isAborted(streams.get(rank.index())) ? 0 : 1;
         }
+        // Another rank may be about to notice.
+        wrong += pairs.get(rank.index()).becomesQuiet() ? 0 : 1;
       }
       ranks.forEach(rank -> pairs.get(rank.index()).fill(rank.rank() + 1));
       allReduce(ranks, pairs);
