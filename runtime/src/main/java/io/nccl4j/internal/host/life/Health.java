@@ -28,7 +28,7 @@ public final class Health implements Accord, Outside.Own {
   private static final long ANSWER_NANOS = 500_000_000;
 
   /** Added to it for each rank, because all ranks that wait may ask at once. */
-  private static final long ANSWER_NANOS_PER_RANK = 20_000_000;
+  private static final long ANSWER_NANOS_PER_RANK = 50_000_000;
 
   private static final Reason NO_REASON = new Reason(List.of(), "");
 
