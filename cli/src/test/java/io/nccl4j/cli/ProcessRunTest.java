@@ -176,7 +176,7 @@ class ProcessRunTest {
             Map.of("NCCL4J_RENDEZVOUS", "tcp://localhost:" + freePort(), SECRET_FILE, "" + secret),
             " -J " + json);
     assertTrue(said.contains("# Hosts 2: ranks 0 | 1"), said::toString);
-    assertTrue(said.contains("# Network: netty (TCP) on lo, 127.0.0.1"), said::toString);
+    assertTrue(said.contains("# Network: netty (TCP by epoll) on lo, 127.0.0.1"), said::toString);
     JsonNode root = new ObjectMapper().readTree(json.toFile());
     assertEquals(2, root.get("hosts").asInt());
     assertEquals("lo", root.at("/network/interface").asText());

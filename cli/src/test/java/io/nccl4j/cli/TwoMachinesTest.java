@@ -89,7 +89,7 @@ class TwoMachinesTest {
         Map.of(),
         "allreduce -t 2 -b 8 -e 2M -f 64 -n 2 -w 1",
         "# Hosts 2: ranks 0-1 | 2-3",
-        "# Network: netty (TCP) on " + machines().cable(0) + ", " + machines().address(0),
+        "# Network: netty (TCP by epoll) on " + machines().cable(0) + ", " + machines().address(0),
         ALL_RIGHT);
   }
 
@@ -98,7 +98,7 @@ class TwoMachinesTest {
     run(
         Map.of("NCCL4J_NETWORK_SECURITY", "tls"),
         "alltoall -t 2 -b 32 -e 256K -f 64 -n 2 -w 1",
-        "netty (TCP, TLS)",
+        "netty (TCP by epoll, TLS)",
         ALL_RIGHT);
   }
 

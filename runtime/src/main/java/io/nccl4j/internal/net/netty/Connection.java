@@ -12,18 +12,14 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.ChannelOutboundBuffer;
-import io.netty.channel.socket.nio.NioChannelOption;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.net.SocketAddress;
-import java.net.SocketOption;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
-import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
 import javax.net.ssl.SSLException;
-import jdk.net.ExtendedSocketOptions;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
@@ -50,12 +46,10 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   private static final Logger LOG = LogManager.getLogger(Connection.class);
 
-  /** After 1 s the other end's system is asked, and then twice more; where that can be set. */
-  private static final Map<SocketOption<Integer>, Integer> KEEPALIVE =
-      Map.of(
-          ExtendedSocketOptions.TCP_KEEPIDLE, 1,
-          ExtendedSocketOptions.TCP_KEEPINTERVAL, 1,
-          ExtendedSocketOptions.TCP_KEEPCOUNT, 2);
+  /** Two of these after the first, and the other end's machine counts as out of reach. */
+  private static final int KEEPALIVE_SECONDS = 1;
+
+  private static final int KEEPALIVE_COUNT = 2;
 
   private final NettyPort port;
   private final Channel channel;
@@ -120,10 +114,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
   }
 
   /** Lets the system ask the other end's system whether it is there. */
-  void keepAlive() {
+  void keepAlive(Transport transport) {
     channel.config().setOption(ChannelOption.SO_KEEPALIVE, true);
-    KEEPALIVE.forEach(
-        (option, value) -> channel.config().setOption(NioChannelOption.of(option), value));
+    transport.keepAlive(channel.config(), KEEPALIVE_SECONDS, KEEPALIVE_SECONDS, KEEPALIVE_COUNT);
   }
 
   Destination destination() {

@@ -11,10 +11,11 @@ import org.jspecify.annotations.Nullable;
 final class NettyNetwork implements Network {
   private final NetworkConfig config;
   private final @Nullable TlsIdentity identity;
+  private final Transport transport;
 
   NettyNetwork(NetworkConfig config) {
     // Netty is found missing here, not when the first rank joins.
-    OwnedLoop.requireNetty();
+    transport = Transport.best();
     this.config = config;
     if (config.security() == Security.TLS) {
       TlsStream.requireHandler();
@@ -26,11 +27,12 @@ final class NettyNetwork implements Network {
 
   @Override
   public String name() {
-    if (identity == null) {
-      return NettyProvider.NAME + " (TCP)";
-    }
-    String library = identity.library();
-    return NettyProvider.NAME + " (TCP, TLS" + (library.isEmpty() ? "" : " by " + library) + ")";
+    return NettyProvider.NAME + " (TCP" + transport.suffix() + tls() + ")";
+  }
+
+  private String tls() {
+    String library = identity == null ? "" : identity.library();
+    return (identity == null ? "" : ", TLS") + (library.isEmpty() ? "" : " by " + library);
   }
 
   @Override
@@ -40,7 +42,7 @@ final class NettyNetwork implements Network {
 
   @Override
   public Port newPort() {
-    return new NettyPort(config, identity);
+    return new NettyPort(config, identity, transport);
   }
 
   @Override

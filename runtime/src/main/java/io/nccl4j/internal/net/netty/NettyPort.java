@@ -15,8 +15,8 @@ import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
-import io.netty.channel.socket.nio.NioServerSocketChannel;
-import io.netty.channel.socket.nio.NioSocketChannel;
+import io.netty.channel.socket.ServerSocketChannel;
+import io.netty.channel.socket.SocketChannel;
 import java.lang.foreign.MemorySegment;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
@@ -39,7 +39,8 @@ final class NettyPort implements Port {
   /** Null without TLS. */
   private final @Nullable TlsIdentity identity;
 
-  private final OwnedLoop loop = new OwnedLoop();
+  private final Transport transport;
+  private final OwnedLoop loop;
   private final Channel listener;
   private final byte[] address;
   private final PeerTable<Peer> peers = new PeerTable<>();
@@ -59,9 +60,11 @@ final class NettyPort implements Port {
   private int failures;
   private boolean isClosed;
 
-  NettyPort(NetworkConfig config, @Nullable TlsIdentity identity) {
+  NettyPort(NetworkConfig config, @Nullable TlsIdentity identity, Transport transport) {
     this.config = config;
     this.identity = identity;
+    this.transport = transport;
+    loop = new OwnedLoop(transport.handlers());
     Channel bound = null;
     try {
       bound = listen(config.ports());
@@ -82,7 +85,7 @@ final class NettyPort implements Port {
   private Channel listen(PortRange range) {
     Throwable last = null;
     for (int port = range.first(); port <= range.last(); port++) {
-      NioServerSocketChannel server = new NioServerSocketChannel();
+      ServerSocketChannel server = transport.newListener();
       server.config().setBacklog(BACKLOG);
       server
           .pipeline()
@@ -90,7 +93,7 @@ final class NettyPort implements Port {
               new ChannelInboundHandlerAdapter() {
                 @Override
                 public void channelRead(ChannelHandlerContext context, Object accepted) {
-                  adopt((NioSocketChannel) accepted, null);
+                  adopt((SocketChannel) accepted, null);
                 }
               });
       ChannelFuture registered = loop.adopt(server);
@@ -121,7 +124,7 @@ final class NettyPort implements Port {
   // ---- connections
 
   /** Makes a channel one of this port's connections; {@code to} is null if it was dialed. */
-  private Connection adopt(NioSocketChannel channel, @Nullable Peer to) {
+  private Connection adopt(SocketChannel channel, @Nullable Peer to) {
     TlsStream tls = identity == null ? null : new TlsStream(identity.engine(to != null));
     Connection connection = new Connection(this, channel, config, tls, to);
     channel.config().setOption(ChannelOption.TCP_NODELAY, true);
@@ -139,15 +142,15 @@ final class NettyPort implements Port {
     return connection;
   }
 
-  private NioSocketChannel channel() {
-    NioSocketChannel channel = new NioSocketChannel();
+  private SocketChannel channel() {
+    SocketChannel channel = transport.newSocket();
     long timeout = config.connectTimeout().toMillis();
     channel.config().setConnectTimeoutMillis((int) Math.min(timeout, Integer.MAX_VALUE));
     return channel;
   }
 
   private void dial(Peer peer) {
-    NioSocketChannel channel = channel();
+    SocketChannel channel = channel();
     Connection connection = adopt(channel, peer);
     peer.dialing(connection);
     channel
@@ -202,7 +205,7 @@ final class NettyPort implements Port {
     strangers.remove(connection);
     connection.opened();
     if (connection.watches()) {
-      connection.keepAlive();
+      connection.keepAlive(transport);
       peer.watch(connection);
     } else {
       peer.opened(connection);
@@ -293,7 +296,7 @@ final class NettyPort implements Port {
     own();
     Peer peer = peers.get(number);
     if (peer.error() == null) {
-      NioSocketChannel channel = channel();
+      SocketChannel channel = channel();
       adopt(channel, peer).watch();
       // Where it cannot be made there is none: what carries messages will show why.
       ChannelFuture ignored = channel.connect(peer.address.socket());

@@ -9,8 +9,8 @@ import io.netty.channel.IoEventLoopGroup;
 import io.netty.channel.IoHandle;
 import io.netty.channel.IoHandler;
 import io.netty.channel.IoHandlerContext;
+import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.IoRegistration;
-import io.netty.channel.nio.NioIoHandler;
 import io.netty.util.concurrent.AbstractScheduledEventExecutor;
 import io.netty.util.concurrent.DefaultPromise;
 import io.netty.util.concurrent.Future;
@@ -52,14 +52,9 @@ final class OwnedLoop extends AbstractScheduledEventExecutor implements IoEventL
   private boolean isShutDown;
 
   @SuppressWarnings("this-escape") // The handler only keeps it.
-  OwnedLoop() {
-    handler = NioIoHandler.newFactory().newHandler(this);
+  OwnedLoop(IoHandlerFactory handlers) {
+    handler = handlers.newHandler(this);
     handler.initialize();
-  }
-
-  /** Fails where Netty is missing. */
-  static void requireNetty() {
-    NioIoHandler.newFactory();
   }
 
   /** From now on the calling thread is the one that runs it. */

@@ -1,0 +1,48 @@
+package io.nccl4j.internal.net.netty;
+
+import io.netty.channel.ChannelConfig;
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.epoll.Epoll;
+import io.netty.channel.epoll.EpollChannelOption;
+import io.netty.channel.epoll.EpollIoHandler;
+import io.netty.channel.epoll.EpollServerSocketChannel;
+import io.netty.channel.epoll.EpollSocketChannel;
+import io.netty.channel.socket.ServerSocketChannel;
+import io.netty.channel.socket.SocketChannel;
+
+/** By Netty's natives for Linux, which take none of the locks of Java's channels. */
+final class EpollTransport implements Transport {
+  private final IoHandlerFactory handlers = EpollIoHandler.newFactory();
+
+  /** Whether they can be loaded. */
+  static boolean isAvailable() {
+    return Epoll.isAvailable();
+  }
+
+  @Override
+  public String suffix() {
+    return " by epoll";
+  }
+
+  @Override
+  public IoHandlerFactory handlers() {
+    return handlers;
+  }
+
+  @Override
+  public ServerSocketChannel newListener() {
+    return new EpollServerSocketChannel();
+  }
+
+  @Override
+  public SocketChannel newSocket() {
+    return new EpollSocketChannel();
+  }
+
+  @Override
+  public void keepAlive(ChannelConfig config, int idleSeconds, int intervalSeconds, int count) {
+    config.setOption(EpollChannelOption.TCP_KEEPIDLE, idleSeconds);
+    config.setOption(EpollChannelOption.TCP_KEEPINTVL, intervalSeconds);
+    config.setOption(EpollChannelOption.TCP_KEEPCNT, count);
+  }
+}

@@ -1,0 +1,43 @@
+package io.nccl4j.internal.net.netty;
+
+import io.netty.channel.ChannelConfig;
+import io.netty.channel.IoHandlerFactory;
+import io.netty.channel.nio.NioIoHandler;
+import io.netty.channel.socket.ServerSocketChannel;
+import io.netty.channel.socket.SocketChannel;
+import io.netty.channel.socket.nio.NioChannelOption;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import io.netty.channel.socket.nio.NioSocketChannel;
+import jdk.net.ExtendedSocketOptions;
+
+/** By Java's channels. */
+final class NioTransport implements Transport {
+  private final IoHandlerFactory handlers = NioIoHandler.newFactory();
+
+  @Override
+  public String suffix() {
+    return "";
+  }
+
+  @Override
+  public IoHandlerFactory handlers() {
+    return handlers;
+  }
+
+  @Override
+  public ServerSocketChannel newListener() {
+    return new NioServerSocketChannel();
+  }
+
+  @Override
+  public SocketChannel newSocket() {
+    return new NioSocketChannel();
+  }
+
+  @Override
+  public void keepAlive(ChannelConfig config, int idleSeconds, int intervalSeconds, int count) {
+    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPIDLE), idleSeconds);
+    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPINTERVAL), intervalSeconds);
+    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPCOUNT), count);
+  }
+}
