@@ -40,7 +40,8 @@ class FailureTest {
 
   private static CommunicatorConfig deadline(long millis) {
     return CommunicatorConfig.builder()
-        .initTimeout(Duration.ofSeconds(30))
+        // Many ranks on few processors, with another module's tests beside them.
+        .initTimeout(Duration.ofSeconds(120))
         .operationTimeout(Duration.ofMillis(millis))
         .closeTimeout(Duration.ofSeconds(5))
         .build();
