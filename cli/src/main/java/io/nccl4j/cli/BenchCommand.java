@@ -40,9 +40,8 @@ import picocli.CommandLine.ParameterException;
           + " 2^20",
       "and 2^30. Times are in microseconds, bandwidths in GB/s with 1 GB = 10^9 bytes.",
       "Each type and op starts with an untimed warm-up, which lets the compilers finish. It ends",
-      "when operations get no faster, at the latest after 6 s for the first (6 s for each process"
-          + " or",
-      "eight ranks, up to 24 s) and 0.5 s for each further one.",
+      "when operations get no faster, or after 6 s for the first (6 s per process or per eight",
+      "ranks, at most 24 s) and 0.5 s for each later one.",
       "",
       "Processes started by torchrun, srun or mpirun form one run. So do others, if each sets:",
       "  NCCL4J_RANK            the process's first rank",

@@ -40,7 +40,7 @@ class FailureTest {
 
   private static CommunicatorConfig deadline(long millis) {
     return CommunicatorConfig.builder()
-        // Many ranks on few processors, with another module's tests beside them.
+        // Up to 64 ranks share a few processors with the tests of another module.
         .initTimeout(Duration.ofSeconds(120))
         .operationTimeout(Duration.ofMillis(millis))
         .closeTimeout(Duration.ofSeconds(5))

@@ -34,8 +34,8 @@ final class SweepWarmUp {
   private static final int MAX_BATCH = 1 << 16;
 
   /**
-   * Operations whose loops are interpreted take hundreds of microseconds, and the compilers count
-   * calls: a batch lasts longer to have this many of them, ...
+   * Interpreted operations take hundreds of microseconds, and the compilers count calls: a batch is
+   * extended to this many operations, ...
    */
   private static final int SLOW_BATCH = 200;
 

@@ -57,7 +57,9 @@ final class SelfTestScenes {
       out.copyFrom(values);
     }
 
-    /** Whether all ranks of a communicator that failed come to leave it alone. */
+    /**
+     * Waits until no rank of a failed communicator can write to it; false if that takes too long.
+     */
     boolean becomesQuiet() {
       try {
         return in.awaitQuiet(QUIET) && out.awaitQuiet(QUIET);
@@ -287,7 +289,7 @@ final class SelfTestScenes {
         if (rank.rank() < n - 1) {
           wrong += isAborted(streams.get(rank.index())) ? 0 : 1;
         }
-        // Another rank may be about to notice.
+        // Another rank may not have noticed yet.
         wrong += pairs.get(rank.index()).becomesQuiet() ? 0 : 1;
       }
       ranks.forEach(rank -> pairs.get(rank.index()).fill(rank.rank() + 1));

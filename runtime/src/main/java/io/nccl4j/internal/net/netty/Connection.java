@@ -46,7 +46,9 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   private static final Logger LOG = LogManager.getLogger(Connection.class);
 
-  /** Two of these after the first, and the other end's machine counts as out of reach. */
+  /**
+   * From silence to the first question whether the other end's machine is there, and between two.
+   */
   private static final int KEEPALIVE_SECONDS = 1;
 
   private static final int KEEPALIVE_COUNT = 2;
@@ -116,7 +118,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   /** Lets the system ask the other end's system whether it is there. */
   void keepAlive(Transport transport) {
     channel.config().setOption(ChannelOption.SO_KEEPALIVE, true);
-    transport.keepAlive(channel.config(), KEEPALIVE_SECONDS, KEEPALIVE_SECONDS, KEEPALIVE_COUNT);
+    transport.keepAlive(channel.config(), KEEPALIVE_SECONDS, KEEPALIVE_COUNT);
   }
 
   Destination destination() {

@@ -40,9 +40,9 @@ final class EpollTransport implements Transport {
   }
 
   @Override
-  public void keepAlive(ChannelConfig config, int idleSeconds, int intervalSeconds, int count) {
-    config.setOption(EpollChannelOption.TCP_KEEPIDLE, idleSeconds);
-    config.setOption(EpollChannelOption.TCP_KEEPINTVL, intervalSeconds);
+  public void keepAlive(ChannelConfig config, int seconds, int count) {
+    config.setOption(EpollChannelOption.TCP_KEEPIDLE, seconds);
+    config.setOption(EpollChannelOption.TCP_KEEPINTVL, seconds);
     config.setOption(EpollChannelOption.TCP_KEEPCNT, count);
   }
 }

@@ -35,9 +35,9 @@ final class NioTransport implements Transport {
   }
 
   @Override
-  public void keepAlive(ChannelConfig config, int idleSeconds, int intervalSeconds, int count) {
-    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPIDLE), idleSeconds);
-    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPINTERVAL), intervalSeconds);
+  public void keepAlive(ChannelConfig config, int seconds, int count) {
+    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPIDLE), seconds);
+    config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPINTERVAL), seconds);
     config.setOption(NioChannelOption.of(ExtendedSocketOptions.TCP_KEEPCOUNT), count);
   }
 }

@@ -90,7 +90,7 @@ final class TlsIdentity implements AutoCloseable {
         .protocols(PROTOCOL)
         .clientAuth(ClientAuth.REQUIRE)
         .trustManager(new Anybody())
-        // The fingerprint says who it is, no name does.
+        // Peers are known by their fingerprints, not by names.
         .endpointIdentificationAlgorithm("")
         // Connections are never resumed; who tries costs no memory.
         .sessionCacheSize(1)

@@ -29,6 +29,9 @@ interface Transport {
   /** A socket that is to be connected. */
   SocketChannel newSocket();
 
-  /** After so many seconds of silence the other end's system is asked, and so many times more. */
-  void keepAlive(ChannelConfig config, int idleSeconds, int intervalSeconds, int count);
+  /**
+   * After {@code seconds} of silence the system asks the other end's system; the connection is
+   * broken after {@code count} questions, {@code seconds} apart, without an answer.
+   */
+  void keepAlive(ChannelConfig config, int seconds, int count);
 }
