@@ -34,11 +34,9 @@ record NcclRounding(int fractionBits, double smallest, double largest) {
       return false;
     }
     double magnitude = product ? 1 : 0;
-    double ofAll = 1;
     for (double term : terms) {
       double size = Math.abs(term);
       magnitude = product ? magnitude * Math.max(1, size) : magnitude + size;
-      ofAll *= term;
     }
     if (reduction == Case.Reduction.AVG) {
       // Scaled before they are added, so that sums stay in range where ours do not.
@@ -54,10 +52,11 @@ record NcclRounding(int fractionBits, double smallest, double largest) {
     }
     double steps = terms.length + 2;
     double unit = Math.scalb(1.0, -fractionBits);
-    double exact = product ? ofAll : want;
+    // Where ours left the range of the type on the way, that of another order need not.
+    double exact = product ? productOf(terms) : Double.isFinite(want) ? want : sumOf(terms);
     double relative = product ? Math.abs(exact) : magnitude;
     double flushed = smallest * (product ? magnitude : terms.length);
-    if (Math.abs(got - want) <= steps * unit * relative + flushed) {
+    if (Math.abs(got - exact) <= steps * unit * relative + flushed) {
       return true;
     }
     // Some order overflows, or an input is not finite. What comes of it depends on the order; of
@@ -67,5 +66,26 @@ record NcclRounding(int fractionBits, double smallest, double largest) {
         && (largest < 1e5 && fractionBits < 7
             || !Double.isFinite(got)
             || Math.abs(got) >= largest / terms.length / 2);
+  }
+
+  /** The product, though some of its factors alone may be too large or too small for a double. */
+  private static double productOf(double[] terms) {
+    double product = 1;
+    int exponent = 0;
+    for (double term : terms) {
+      int shift = Math.getExponent(term);
+      product *= Math.scalb(term, -shift);
+      exponent += shift;
+    }
+    return Math.scalb(product, exponent);
+  }
+
+  /** The sum, though that of some terms may be too large for a double. */
+  private static double sumOf(double[] terms) {
+    double sum = 0;
+    for (double term : terms) {
+      sum += term / terms.length;
+    }
+    return sum * terms.length;
   }
 }

@@ -2,6 +2,7 @@ package io.nccl4j.bench.run;
 
 import io.nccl4j.bench.machine.CompilerThreads;
 import io.nccl4j.bench.options.Options;
+import io.nccl4j.bench.options.Sweep;
 import io.nccl4j.bench.program.Case;
 import java.util.function.LongFunction;
 
@@ -14,11 +15,12 @@ import java.util.function.LongFunction;
  */
 final class SweepWarmUp {
   /** Time for the first combination of type and reduction, and for each later one. */
-  private static final double FIRST_BUDGET = 6e9;
+  private static final double FIRST_BUDGET = 8e9;
 
   /**
    * The first budget grows with the processes, whose compilers share the processors, and with the
-   * ranks, since an operation waits for the slowest of them.
+   * ranks, since an operation waits for the slowest of them. Over several hosts, where there is far
+   * more code to compile, it is the largest.
    */
   private static final int RANKS_PER_BUDGET = 8;
 
@@ -28,6 +30,9 @@ final class SweepWarmUp {
 
   /** A size may take this part of the time that is left. */
   private static final int SHARES = 3;
+
+  /** This part of the budget is kept for the second time that small sizes run. */
+  private static final double SECOND_TIME = 0.25;
 
   private static final long SMALL_BYTES = 4 << 10;
   private static final double BATCH_NANOS = 5e6;
@@ -85,14 +90,36 @@ final class SweepWarmUp {
     int nranks = ranks.first().world().nranks();
     int processes = nranks / (options.threads() * options.gpus());
     int budgets = Math.max(processes, nranks / RANKS_PER_BUDGET);
-    budget = FIRST_BUDGET * Math.clamp(budgets, 1, MOST_BUDGETS);
+    boolean oneHost = ranks.first().world().hosts().map(h -> h.count() == 1).orElse(true);
+    budget = FIRST_BUDGET * (oneHost ? Math.clamp(budgets, 1, MOST_BUDGETS) : MOST_BUDGETS);
   }
 
   /** Runs both warm-ups over all sizes, doubling; {@code cases} tells what a size means. */
   void run(LongFunction<Case> cases) {
-    long[] sizes = options.sweep().doublings().toArray();
-    double left = compile ? budget : 0;
-    if (left > 0) {
+    long[] doublings = options.sweep().doublings().toArray();
+    if (compile) {
+      compile(sizesToCompile(doublings.length), cases);
+    }
+    budget = LATER_BUDGET;
+    for (long size : doublings) {
+      if (options.warmup() > 0) {
+        ranks.prepare(cases.apply(size), false, options.warmup());
+        timing.nanos(options.warmup(), options.blocking());
+      }
+    }
+  }
+
+  /** What is measured, or where that is more than {@code most} sizes, the doublings. */
+  private long[] sizesToCompile(int most) {
+    Sweep sweep = options.sweep();
+    long[] measured = sweep.sizes().limit(most + 1L).toArray();
+    return measured.length <= most ? measured : sweep.doublings().toArray();
+  }
+
+  private void compile(long[] sizes, LongFunction<Case> cases) {
+    double kept = budget * SECOND_TIME;
+    double left = budget - kept;
+    if (sizes.length > 0) {
       // Operations that go the same way, but many in a short time: what surrounds the loops over
       // data is compiled by then, and the loops are not interpreted for long.
       left -= compile(cases.apply(Math.min(sizes[0], SMALL_BYTES)), left / 2);
@@ -105,15 +132,9 @@ final class SweepWarmUp {
     }
     // The first operation that goes another way takes branches that none has taken before, for
     // which code of smaller ones was thrown away.
+    left = Math.max(left, 0) + kept;
     for (int i = 0; i < sizes.length - 1 && sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
       left -= compile(cases.apply(sizes[i]), left / SHARES);
-    }
-    budget = LATER_BUDGET;
-    for (long size : sizes) {
-      if (options.warmup() > 0) {
-        ranks.prepare(cases.apply(size), false, options.warmup());
-        timing.nanos(options.warmup(), options.blocking());
-      }
     }
   }
 
