@@ -660,8 +660,8 @@ public interface Communicator extends AutoCloseable {
    * operation.
    *
    * @param color 0 or more, or {@link #NO_COLOR}
-   * @throws PeerFailedException if another rank was refused; this communicator stays usable on the
-   *     host backend
+   * @throws PeerFailedException if another rank was refused; this communicator stays usable, except
+   *     on the cuda backend with ranks of other machines
    * @throws InvalidUsageException if operations of this rank are unfinished, or a group is open on
    *     this thread
    * @throws InterruptedWaitException if the calling thread was interrupted; no communicator is

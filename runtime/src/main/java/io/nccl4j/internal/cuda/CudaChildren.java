@@ -20,6 +20,7 @@ import io.nccl4j.internal.cuda.nccl.NcclHandle;
 import io.nccl4j.internal.cuda.nccl.NcclQueries;
 import io.nccl4j.internal.cuda.nccl.NcclTuning;
 import io.nccl4j.internal.cuda.nccl.Team;
+import io.nccl4j.internal.schedule.GroupScope;
 import io.nccl4j.memory.MemoryPrediction;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -60,24 +61,65 @@ final class CudaChildren {
 
   // ---- splits
 
-  @Nullable CudaCommunicator split(int color, int key, CommunicatorConfig config) {
+  @Nullable CudaCommunicator split(int color, int key, @Nullable CommunicatorConfig config) {
     rank.requireAlive();
-    requireConfig("split", config);
     rank.requireResumed();
-    backlog.requireIdle("split");
     requireAll("split");
+    long split = ++splits;
+    CudaBudget.Plan plan;
+    try {
+      plan = splitPlan(color, config);
+    } catch (NcclException e) {
+      throw refused(split, e);
+    }
+    CudaCommunicator made = makeSplit(split, color, key, plan);
+    NcclException refusal = team.refusal(rank.self(), split);
+    if (refusal != null) {
+      if (made != null) {
+        made.abort();
+        made.close();
+      }
+      throw refusal;
+    }
+    return made;
+  }
+
+  private CudaBudget.Plan splitPlan(int color, @Nullable CommunicatorConfig config) {
+    CommunicatorConfig given = requireConfig("split", config);
+    backlog.requireIdle("split");
     if (color < 0 && color != Communicator.NO_COLOR) {
       throw new InvalidArgumentException(
           "split: the color is " + color, "use 0 or more, or Communicator.NO_COLOR");
     }
     // The largest child that there can be: who will be in this one is known to NCCL alone.
-    CudaBudget.Plan plan =
-        color == Communicator.NO_COLOR
-            ? new CudaBudget.Plan(config, null)
-            : plan("split", parent.nranks(), config);
+    return color == Communicator.NO_COLOR
+        ? new CudaBudget.Plan(given, null)
+        : plan("split", parent.nranks(), given);
+  }
+
+  /**
+   * What only this rank knows is wrong: the others are told, and it takes part without a color, for
+   * they wait for it inside NCCL. Where some can't be told, they must not go on without it.
+   */
+  private NcclException refused(long split, NcclException cause) {
+    if (!team.refuse(rank.self(), split, cause)) {
+      health.fail(cause);
+      return cause;
+    }
+    CudaBudget.Plan none = new CudaBudget.Plan(parent.config(), null);
+    try {
+      GroupScope.suspended(() -> makeSplit(split, Communicator.NO_COLOR, 0, none));
+    } catch (NcclException e) {
+      cause.addSuppressed(e);
+    }
+    return cause;
+  }
+
+  private @Nullable CudaCommunicator makeSplit(
+      long split, int color, int key, CudaBudget.Plan plan) {
     try {
       return make(
-          team.child(++splits, color),
+          team.child(split, color),
           plan,
           "split",
           (comm, arena, out, nativeConfig) ->
@@ -245,11 +287,12 @@ final class CudaChildren {
     return segment;
   }
 
-  private static void requireConfig(String what, @Nullable CommunicatorConfig given) {
+  private static CommunicatorConfig requireConfig(String what, @Nullable CommunicatorConfig given) {
     if (given == null) {
       throw new InvalidArgumentException(
           what + ": the config is null", "pass a configuration, or leave it out");
     }
+    return given;
   }
 
   // ---- all of them

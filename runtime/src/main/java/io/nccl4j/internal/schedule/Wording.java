@@ -188,6 +188,21 @@ public final class Wording {
         ranks, String.join(", and ", deaths), "check its output; close this communicator");
   }
 
+  /** What other ranks hear when one is refused in a call that all make, such as a split. */
+  public static PeerFailedException refused(
+      String what, int rank, String communicator, String reason) {
+    return new PeerFailedException(
+        rank,
+        what
+            + ": rank "
+            + rank
+            + " of communicator "
+            + communicator
+            + " cannot take part: "
+            + reason,
+        "fix it there; no rank has a new communicator, and this one stays usable");
+  }
+
   // ---- communicators that cannot be used
 
   /** The refusal of a call on a closed communicator. */

@@ -310,6 +310,33 @@ class CudaProcessTest {
         "died (process " + children.get(2).pid() + ")");
   }
 
+  /** Three times, for one note must not hide another; then the parent is used. */
+  @Test
+  void whoIsRefusedInASplitTellsTheOthers() throws Exception {
+    join(LONG);
+    for (int color = -4; color > -7; color--) {
+      children.get(0).tell("split 0");
+      children.get(1).tell("split " + color);
+      children.get(2).tell("split 1");
+      requireText(
+          children.get(1).expect("failed"), "InvalidArgumentException [] split: the color is");
+      for (int rank : new int[] {0, 2}) {
+        requireText(
+            children.get(rank).expect("failed"),
+            "PeerFailedException [1] split: rank 1 of communicator cuda-",
+            " cannot take part: split: the color is " + color);
+      }
+    }
+    tellAll("sums 1");
+    for (ChildJvm child : children) {
+      child.expect("summed");
+    }
+    tellAll("split 0");
+    for (int rank = 0; rank < RANKS; rank++) {
+      assertEquals("" + rank, children.get(rank).expect("split"));
+    }
+  }
+
   /** The file by which the processes found each other is gone when they have. */
   @Test
   void noFileStays() throws Exception {

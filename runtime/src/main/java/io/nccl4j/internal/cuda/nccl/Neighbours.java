@@ -5,9 +5,11 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.internal.bootstrap.CommonFile;
 import io.nccl4j.internal.liveness.DeathWatch;
 import io.nccl4j.internal.machine.ProcessFiles;
+import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.logging.log4j.LogManager;
@@ -48,13 +50,16 @@ final class Neighbours {
     }
   }
 
+  /** Why a rank does not take part in a split. */
+  record Refusal(int rank, String reason) {}
+
   private static final Logger LOG = LogManager.getLogger(Neighbours.class);
 
   /** Processes of another layout do not find each other. */
-  private static final String LAYOUT = "nccl4j neighbours 2 ";
+  private static final String LAYOUT = "nccl4j neighbours 3 ";
 
   // Places, each with the death signal and these longs; behind them the note of the failure.
-  private static final int PLACE_BYTES = 128;
+  private static final int PLACE_BYTES = 512;
   private static final int PID = 64;
   private static final int PID_SPACE = 72;
   private static final int FIRST = 80;
@@ -62,6 +67,13 @@ final class Neighbours {
   private static final int COLLECTIVES = 96;
   private static final int HAS_LEFT = 104;
   private static final int PROCESS_LEFT = 112;
+
+  // Why it was refused in a split; the next split has the other half, since a slow rank may still
+  // read the first: number of the split, length, text.
+  private static final int REFUSED = 128;
+  private static final int REFUSED_BYTES = 192;
+  private static final int REFUSED_LENGTH = 8;
+  private static final int REFUSED_TEXT = 16;
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
@@ -156,6 +168,21 @@ final class Neighbours {
     note.write(rank, cause);
   }
 
+  /** A rank of this process is refused in a split, before it takes part in that. */
+  void refuse(int place, long split, String reason) {
+    int at = refused(split);
+    byte[] text = reason.getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(text.length, REFUSED_BYTES - REFUSED_TEXT);
+    long textAt = (long) place * PLACE_BYTES + at + REFUSED_TEXT;
+    MemorySegment.copy(text, 0, memory, ValueLayout.JAVA_BYTE, textAt, length);
+    set(place, at + REFUSED_LENGTH, length);
+    set(place, at, split);
+  }
+
+  private static int refused(long split) {
+    return REFUSED + (int) (split % 2) * REFUSED_BYTES;
+  }
+
   /** A rank leaves, or does not join after all; once. */
   synchronized void leave(int place, long collectives) {
     if (get(place, HAS_LEFT) != 0) {
@@ -238,6 +265,21 @@ final class Neighbours {
     for (int i = 0; i < places; i++) {
       if (isElsewhere(i) && get(i, HAS_LEFT) != 0 && get(i, COLLECTIVES) < seq) {
         return at(i);
+      }
+    }
+    return null;
+  }
+
+  /** The first rank that was refused in a split, which all have made; null if there is none. */
+  @Nullable Refusal refusal(long split) {
+    int at = refused(split);
+    for (int i = 0; i < places; i++) {
+      if (isElsewhere(i) && get(i, at) == split) {
+        int most = REFUSED_BYTES - REFUSED_TEXT;
+        byte[] text = new byte[Math.clamp(get(i, at + REFUSED_LENGTH), 0, most)];
+        long textAt = (long) i * PLACE_BYTES + at + REFUSED_TEXT;
+        MemorySegment.copy(memory, ValueLayout.JAVA_BYTE, textAt, text, 0, text.length);
+        return new Refusal(at(i).rank(), Failures.printable(text));
       }
     }
     return null;

@@ -7,6 +7,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.cuda.memory.DeviceMemory;
 import io.nccl4j.internal.cuda.nccl.Neighbours.Neighbour;
+import io.nccl4j.internal.cuda.nccl.Neighbours.Refusal;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
@@ -40,6 +41,7 @@ public final class Team {
   private final Map<String, Team> children = new HashMap<>();
   private final String number;
   private final Set<Integer> joining = new HashSet<>();
+  private final Map<Long, Refusal> refusals = new HashMap<>();
 
   // Each list is immutable: who walks through one by index reads the field once.
   private volatile List<Member> ranks = List.of();
@@ -200,6 +202,44 @@ public final class Team {
   /** The team of a child that all its ranks here number alike. */
   public synchronized Team child(String childNumber) {
     return children.computeIfAbsent(childNumber, Team::new);
+  }
+
+  /**
+   * A rank is refused in a split, before it takes part in that so that the others need not wait.
+   *
+   * @param split counts them, the same on all ranks
+   * @return whether all ranks can learn of it; if not, there may be some on other machines
+   */
+  public boolean refuse(NcclRank refused, long split, NcclException cause) {
+    synchronized (this) {
+      // A slow rank may still look for the refusals of the split before.
+      refusals.keySet().removeIf(old -> old < split - 1);
+      refusals.putIfAbsent(split, new Refusal(refused.rank(), cause.problem()));
+    }
+    Neighbours near = neighbours;
+    if (near != null) {
+      for (Member member : ranks) {
+        if (member.self == refused) {
+          near.refuse(member.place, split, cause.problem());
+        }
+      }
+    }
+    return ranksHere() == refused.nranks();
+  }
+
+  /** Why a split that all ranks have made is none after all; null if no rank was refused. */
+  public @Nullable NcclException refusal(NcclRank self, long split) {
+    Refusal refusal;
+    synchronized (this) {
+      refusal = refusals.get(split);
+    }
+    Neighbours near = neighbours;
+    if (refusal == null && near != null) {
+      refusal = near.refusal(split);
+    }
+    return refusal == null
+        ? null
+        : Wording.refused("split", refusal.rank(), self.name(), refusal.reason());
   }
 
   /** The other ranks cannot go on without the one that failed, nor can those yet to be added. */

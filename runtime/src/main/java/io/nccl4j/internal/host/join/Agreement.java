@@ -5,10 +5,10 @@ import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
-import io.nccl4j.PeerFailedException;
 import io.nccl4j.Stream;
 import io.nccl4j.SystemErrorException;
 import io.nccl4j.internal.host.life.Health;
+import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.Interrupts;
 import java.lang.foreign.Arena;
@@ -93,22 +93,9 @@ final class Agreement {
     if (refuser >= 0) {
       refused = true;
       String reason = reason(arena, refuser, refusal);
-      throw refusal != null ? refusal : refused(refuser, reason);
+      throw refusal != null ? refusal : Wording.refused(what, refuser, communicator.name(), reason);
     }
     return answers;
-  }
-
-  private PeerFailedException refused(int refuser, String reason) {
-    return new PeerFailedException(
-        refuser,
-        what
-            + ": rank "
-            + refuser
-            + " of communicator "
-            + communicator.name()
-            + " cannot take part: "
-            + reason,
-        "fix it there; no rank has a new communicator, and this one stays usable");
   }
 
   /** The first refusing rank's reason, from that rank. */
