@@ -144,11 +144,26 @@ public final class Wording {
 
   /** A rank that has not called a collective, and its last one. */
   public static String behind(int rank, long last, String call) {
-    return "rank "
-        + rank
-        + (last == 0
-            ? " (it has called no collective yet)"
-            : " (its last collective is #" + last + ": " + call + ")");
+    return behind(rank, "", last, call);
+  }
+
+  /**
+   * The same.
+   *
+   * @param where it is; empty if that explains nothing
+   */
+  public static String behind(int rank, String where, long last, String call) {
+    return of(
+        rank,
+        where,
+        last == 0
+            ? "it has called no collective yet"
+            : "its last collective is #" + last + ": " + call);
+  }
+
+  /** A rank, and what is known of it. */
+  public static String of(int rank, String where, String known) {
+    return "rank " + rank + " (" + (where.isEmpty() ? "" : where + "; ") + known + ")";
   }
 
   /** A rank has left that an operation needs. */

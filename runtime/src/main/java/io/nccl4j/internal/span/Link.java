@@ -9,7 +9,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class Link {
   /** Most bytes of announcements, with their data, that are kept until their receives begin. */
-  static final int EARLY_BYTES = 64 << 10;
+  static final int EARLY_BYTES = 68 << 10;
 
   /** Where they are kept: however they lie, there is room for one more of the largest. */
   private static final int RING_BYTES = EARLY_BYTES + pad(Wire.FRAME_BYTES);

@@ -37,7 +37,7 @@ final class Wire implements Port.Landing {
   private static final int LANES = 3;
 
   /** Most bytes that are sent without having been asked for. */
-  static final int EAGER_BYTES = 16 << 10;
+  static final int EAGER_BYTES = 64 << 10;
 
   /** Most bytes of a large one that are asked for, and sent, at once: ports have a limit. */
   private static final long PART_BYTES = 1 << 30;

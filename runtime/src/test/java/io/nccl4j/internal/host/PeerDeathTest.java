@@ -238,6 +238,22 @@ class PeerDeathTest {
     Held.assertNoMoreThan(before);
   }
 
+  /** From outside, a stopped process looks like one that hangs. */
+  @Test
+  void whoIsStoppedIsSaidToBe() throws Exception {
+    ChildJvm stopped = child();
+    stopped.expect("ready");
+    CommunicatorConfig config = HostRanks.patient().operationTimeout(Duration.ofSeconds(1)).build();
+    try (Communicator own = join(List.of(stopped), config)) {
+      stopped.stop();
+      NcclException e =
+          assertThrows(NcclException.class, () -> own.allReduce(new int[1], ReduceOp.SUM));
+      String where = "waiting for rank 1 (process " + stopped.pid() + ", which is stopped; it has";
+      assertTrue(e.problem().contains(where), e::problem);
+      stopped.resume();
+    }
+  }
+
   /** A process that stands still does not hold up the others for ever; it finds them gone. */
   @Test
   void whoIsStoppedIsLeftBehind() throws Exception {

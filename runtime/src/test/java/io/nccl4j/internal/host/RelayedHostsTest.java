@@ -35,7 +35,7 @@ class RelayedHostsTest {
   private static final Duration PATIENT = Duration.ofSeconds(30);
 
   /** Of one lane with one peer, as documented. */
-  private static final long LANE_BYTES = 81 << 10;
+  private static final long LANE_BYTES = 133 << 10;
 
   private static CommunicatorConfig config(Duration operations) {
     return CommunicatorConfig.builder()
@@ -133,7 +133,7 @@ class RelayedHostsTest {
   }
 
   @ParameterizedTest
-  @ValueSource(ints = {1, 1000, 4000, 100_000})
+  @ValueSource(ints = {1, 1000, 4000, 16_000, 100_000})
   void aSenderWaitsForASlowReceiver(int count) throws Exception {
     int messages = 200;
     try (RelayedRanks ranks = new RelayedRanks(config(PATIENT), count, TWO);

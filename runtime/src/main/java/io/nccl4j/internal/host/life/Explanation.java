@@ -7,6 +7,7 @@ import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
 import io.nccl4j.internal.host.layout.Layout;
 import io.nccl4j.internal.host.layout.Ledger;
+import io.nccl4j.internal.machine.ProcessFiles;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.WorkFifo;
@@ -231,7 +232,12 @@ public final class Explanation {
       return "earlier operations of its communicator";
     }
     if (!work.isCollective()) {
-      return "rank " + peer + " to call " + (work.operation == Operation.SEND ? "recv" : "send");
+      String stopped = stopped(peer);
+      return "rank "
+          + peer
+          + (stopped.isEmpty() ? "" : " (" + stopped + ")")
+          + " to call "
+          + (work.operation == Operation.SEND ? "recv" : "send");
     }
     return behind(work.seq, peer);
   }
@@ -259,10 +265,19 @@ public final class Explanation {
         text.append(text.isEmpty() ? "" : ", ");
         text.append(
             last < seq
-                ? Wording.behind(k, last, call)
-                : "rank " + k + " (which has called it: " + call + ")");
+                ? Wording.behind(k, stopped(k), last, call)
+                : Wording.of(k, stopped(k), "which has called it: " + call));
       }
     }
     return text.toString();
+  }
+
+  /** The process of a rank of this host, if it is stopped: nothing else tells that from a hang. */
+  private String stopped(int k) {
+    int process = part.processOf(k);
+    long pid = process == LocalPart.ELSEWHERE ? 0 : part.group().pid(process);
+    return pid > 0 && ProcessFiles.HERE.isStopped(pid)
+        ? "process " + pid + ", which is stopped"
+        : "";
   }
 }
