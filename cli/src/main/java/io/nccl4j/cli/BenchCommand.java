@@ -41,7 +41,7 @@ import picocli.CommandLine.ParameterException;
       "and 2^30. Times are in microseconds, bandwidths in GB/s with 1 GB = 10^9 bytes.",
       "Each type and op starts with an untimed warm-up, which lets the compilers finish. It ends",
       "when operations get no faster, or after 8 s for the first (8 s per process or per eight",
-      "ranks, at most 32 s, which several hosts always have) and 0.5 s for each later one.",
+      "ranks, but at most 32 s, and 32 s over several hosts) and 0.5 s for each later one.",
       "",
       "Processes started by torchrun, srun or mpirun form one run. So do others, if each sets:",
       "  NCCL4J_RANK            the process's first rank",

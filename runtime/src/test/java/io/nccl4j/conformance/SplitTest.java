@@ -225,8 +225,7 @@ class SplitTest {
         CommunicatorConfig.builder().operationTimeout(Duration.ofSeconds(2)).build();
     try (Ranks ranks = new Ranks(2, impatient)) {
       ranks.sum(0, 1);
-      // There the ranks need no exchange on the parent, in which rank 1's sum would have to come
-      // first.
+      // On host the ranks agree by collectives of the parent, before which rank 1 owes its sum.
       boolean cuda = TestBackend.BACKEND == Backend.CUDA;
       Throwable[] thrown =
           ranks.outcomes(

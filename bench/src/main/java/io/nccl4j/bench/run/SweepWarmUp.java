@@ -2,7 +2,6 @@ package io.nccl4j.bench.run;
 
 import io.nccl4j.bench.machine.CompilerThreads;
 import io.nccl4j.bench.options.Options;
-import io.nccl4j.bench.options.Sweep;
 import io.nccl4j.bench.program.Case;
 import java.util.function.LongFunction;
 
@@ -19,11 +18,11 @@ final class SweepWarmUp {
 
   /**
    * The first budget grows with the processes, whose compilers share the processors, and with the
-   * ranks, since an operation waits for the slowest of them. Over several hosts, where there is far
-   * more code to compile, it is the largest.
+   * ranks, since an operation waits for the slowest of them.
    */
   private static final int RANKS_PER_BUDGET = 8;
 
+  /** Over several hosts, where there is far more code to compile, it is always that large. */
   private static final int MOST_BUDGETS = 4;
 
   private static final double LATER_BUDGET = 0.5e9;
@@ -94,11 +93,11 @@ final class SweepWarmUp {
     budget = FIRST_BUDGET * (oneHost ? Math.clamp(budgets, 1, MOST_BUDGETS) : MOST_BUDGETS);
   }
 
-  /** Runs both warm-ups over all sizes, doubling; {@code cases} tells what a size means. */
+  /** Runs both warm-ups; {@code cases} tells what a size means. */
   void run(LongFunction<Case> cases) {
     long[] doublings = options.sweep().doublings().toArray();
     if (compile) {
-      compile(sizesToCompile(doublings.length), cases);
+      compile(sizesToCompile(doublings), cases);
     }
     budget = LATER_BUDGET;
     for (long size : doublings) {
@@ -109,21 +108,18 @@ final class SweepWarmUp {
     }
   }
 
-  /** What is measured, or where that is more than {@code most} sizes, the doublings. */
-  private long[] sizesToCompile(int most) {
-    Sweep sweep = options.sweep();
-    long[] measured = sweep.sizes().limit(most + 1L).toArray();
-    return measured.length <= most ? measured : sweep.doublings().toArray();
+  /** What is measured, or the doublings where these are fewer. */
+  private long[] sizesToCompile(long[] doublings) {
+    long[] measured = options.sweep().sizes().limit(doublings.length + 1L).toArray();
+    return measured.length <= doublings.length ? measured : doublings;
   }
 
   private void compile(long[] sizes, LongFunction<Case> cases) {
     double kept = budget * SECOND_TIME;
     double left = budget - kept;
-    if (sizes.length > 0) {
-      // Operations that go the same way, but many in a short time: what surrounds the loops over
-      // data is compiled by then, and the loops are not interpreted for long.
-      left -= compile(cases.apply(Math.min(sizes[0], SMALL_BYTES)), left / 2);
-    }
+    // Operations that go the same way, but many in a short time: what surrounds the loops over data
+    // is compiled by then, and the loops are not interpreted for long.
+    left -= compile(cases.apply(Math.min(sizes[0], SMALL_BYTES)), left / 2);
     int first = sizes[0] > SMALL_BYTES ? 0 : 1;
     for (int i = first; i < sizes.length && left > 0; i++) {
       // The first size that goes another way takes long: until its loops are compiled, each

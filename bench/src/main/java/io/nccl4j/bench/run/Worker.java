@@ -405,7 +405,8 @@ final class Worker {
     long start = System.nanoTime();
     while (times.size() < least
         || total < LONG_NANOS && times.size() < FEW_BATCHES
-        || total < ENOUGH_NANOS && (times.size() < MANY_BATCHES || goesOn(times.size(), start))) {
+        || total < ENOUGH_NANOS
+            && (times.size() < MANY_BATCHES || isTooShort(times.size(), start))) {
       // All ranks come to the same time, and so to the same decision.
       double micros = quietRound(perRound, nanos);
       times.add(micros);
@@ -414,7 +415,8 @@ final class Worker {
     return times;
   }
 
-  private boolean goesOn(int rounds, long start) {
+  /** Whether what disturbs the machine for a moment may have met all rounds. */
+  private boolean isTooShort(int rounds, long start) {
     return rounds < MOST_BATCHES && crew.max(System.nanoTime() - start) < SPREAD_NANOS;
   }
 

@@ -151,6 +151,7 @@ public final class Wording {
    * The same.
    *
    * @param where it is; empty if that explains nothing
+   * @param call that last one; empty if it is not known
    */
   public static String behind(int rank, String where, long last, String call) {
     return of(
@@ -158,7 +159,7 @@ public final class Wording {
         where,
         last == 0
             ? "it has called no collective yet"
-            : "its last collective is #" + last + ": " + call);
+            : "its last collective is #" + last + (call.isEmpty() ? "" : ": " + call));
   }
 
   /** A rank, and what is known of it. */

@@ -8,7 +8,10 @@ import org.jspecify.annotations.Nullable;
  * {@link Wire}'s.
  */
 final class Link {
-  /** Most bytes of announcements, with their data, that are kept until their receives begin. */
+  /**
+   * Most bytes of announcements, with their data, that are kept until their receives begin: one of
+   * the largest, and small ones beside it.
+   */
   static final int EARLY_BYTES = 68 << 10;
 
   /** Where they are kept: however they lie, there is room for one more of the largest. */

@@ -4,11 +4,9 @@ import io.nccl4j.AbortedException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
-import io.nccl4j.internal.spi.Failures;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -27,16 +25,15 @@ final class FailureNote {
   private static final long MISMATCH = 3;
   private static final long FAILED = 4;
 
-  // Longs and, behind the lengths, as many ranks and bytes of text.
+  // Longs, behind the last as many ranks as it says; then the text.
   private static final int STATE = 0;
   private static final int PLACE = 8;
   private static final int RANK = 16;
   private static final int CULPRITS = 24;
-  private static final int TEXT_BYTES = 32;
-  private static final int FIRST_CULPRIT = 40;
+  private static final int FIRST_CULPRIT = 32;
   private static final int MOST_CULPRITS = 16;
   private static final int TEXT = FIRST_CULPRIT + MOST_CULPRITS * Long.BYTES;
-  private static final int MOST_TEXT = BYTES - TEXT;
+  private static final int TEXT_BYTES = BYTES - TEXT;
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
@@ -67,10 +64,7 @@ final class FailureNote {
     for (int i = 0; i < culprits.size(); i++) {
       set(FIRST_CULPRIT + i * Long.BYTES, culprits.get(i));
     }
-    byte[] text = cause.problem().getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(text.length, MOST_TEXT);
-    set(TEXT_BYTES, length);
-    MemorySegment.copy(text, 0, memory, ValueLayout.JAVA_BYTE, TEXT, length);
+    SharedText.write(memory, TEXT, TEXT_BYTES, cause.problem());
     long kind =
         switch (cause) {
           case AbortedException ignored -> ABORTED;
@@ -86,7 +80,7 @@ final class FailureNote {
     if (state <= WRITING || get(PLACE) == place) {
       return null;
     }
-    String problem = text();
+    String problem = SharedText.read(memory, TEXT, TEXT_BYTES);
     List<Integer> culprits = culprits();
     if (state == ABORTED) {
       return new AbortedException(problem, "create a new one", culprits);
@@ -111,12 +105,6 @@ final class FailureNote {
             + communicator
             + ")",
         "check that rank; create a new communicator");
-  }
-
-  private String text() {
-    byte[] bytes = new byte[Math.clamp(get(TEXT_BYTES), 0, MOST_TEXT)];
-    MemorySegment.copy(memory, ValueLayout.JAVA_BYTE, TEXT, bytes, 0, bytes.length);
-    return Failures.printable(bytes) + (bytes.length == MOST_TEXT ? "…" : "");
   }
 
   private List<Integer> culprits() {

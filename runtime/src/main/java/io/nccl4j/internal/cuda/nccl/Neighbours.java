@@ -5,11 +5,10 @@ import io.nccl4j.bindings.LibcException;
 import io.nccl4j.internal.bootstrap.CommonFile;
 import io.nccl4j.internal.liveness.DeathWatch;
 import io.nccl4j.internal.machine.ProcessFiles;
-import io.nccl4j.internal.spi.Failures;
+import io.nccl4j.internal.schedule.Wording;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.logging.log4j.LogManager;
@@ -39,14 +38,9 @@ final class Neighbours {
 
     /** The rank and its process, in words. */
     String describe() {
-      return "rank "
-          + rank
-          + " ("
-          + (pid == 0 ? "another process" : "process " + pid)
-          + (isDead ? ", which died" : isStopped() ? ", which is stopped" : "")
-          + (collectives == 0
-              ? "; it has called no collective yet)"
-              : "; its last collective is #" + collectives + ")");
+      String process = pid == 0 ? "another process" : "process " + pid;
+      String state = isDead ? ", which died" : isStopped() ? ", which is stopped" : "";
+      return Wording.behind(rank, process + state, collectives, "");
     }
   }
 
@@ -68,12 +62,12 @@ final class Neighbours {
   private static final int HAS_LEFT = 104;
   private static final int PROCESS_LEFT = 112;
 
-  // Why it was refused in a split; the next split has the other half, since a slow rank may still
-  // read the first: number of the split, length, text.
+  // The split in which the rank was refused, and why. There is room for two, used in turn: a slow
+  // rank may still read the one when the next split refuses it again.
   private static final int REFUSED = 128;
   private static final int REFUSED_BYTES = 192;
-  private static final int REFUSED_LENGTH = 8;
-  private static final int REFUSED_TEXT = 16;
+  private static final int REASON = 8;
+  private static final int REASON_BYTES = REFUSED_BYTES - REASON;
 
   private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
@@ -171,11 +165,7 @@ final class Neighbours {
   /** A rank of this process is refused in a split, before it takes part in that. */
   void refuse(int place, long split, String reason) {
     int at = refused(split);
-    byte[] text = reason.getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(text.length, REFUSED_BYTES - REFUSED_TEXT);
-    long textAt = (long) place * PLACE_BYTES + at + REFUSED_TEXT;
-    MemorySegment.copy(text, 0, memory, ValueLayout.JAVA_BYTE, textAt, length);
-    set(place, at + REFUSED_LENGTH, length);
+    SharedText.write(memory, (long) place * PLACE_BYTES + at + REASON, REASON_BYTES, reason);
     set(place, at, split);
   }
 
@@ -275,11 +265,8 @@ final class Neighbours {
     int at = refused(split);
     for (int i = 0; i < places; i++) {
       if (isElsewhere(i) && get(i, at) == split) {
-        int most = REFUSED_BYTES - REFUSED_TEXT;
-        byte[] text = new byte[Math.clamp(get(i, at + REFUSED_LENGTH), 0, most)];
-        long textAt = (long) i * PLACE_BYTES + at + REFUSED_TEXT;
-        MemorySegment.copy(memory, ValueLayout.JAVA_BYTE, textAt, text, 0, text.length);
-        return new Refusal(at(i).rank(), Failures.printable(text));
+        long reasonAt = (long) i * PLACE_BYTES + at + REASON;
+        return new Refusal(at(i).rank(), SharedText.read(memory, reasonAt, REASON_BYTES));
       }
     }
     return null;

@@ -72,13 +72,17 @@ public final class Team {
    */
   public void add(NcclRank rank, CudaHealth health, BooleanSupplier taskEnded) {
     synchronized (this) {
-      int place = places.getOrDefault(rank.rank(), rank.rank());
-      ranks = with(ranks, new Member(rank, rank.ledger(), health, taskEnded, place));
+      ranks = with(ranks, new Member(rank, rank.ledger(), health, taskEnded, place(rank)));
     }
     NcclException before = failure();
     if (before != null) {
       health.fail(before);
     }
+  }
+
+  /** Among the neighbours. */
+  private synchronized int place(NcclRank rank) {
+    return places.getOrDefault(rank.rank(), rank.rank());
   }
 
   // ---- ranks of other processes of this machine
@@ -218,11 +222,7 @@ public final class Team {
     }
     Neighbours near = neighbours;
     if (near != null) {
-      for (Member member : ranks) {
-        if (member.self == refused) {
-          near.refuse(member.place, split, cause.problem());
-        }
-      }
+      near.refuse(place(refused), split, cause.problem());
     }
     return ranksHere() == refused.nranks();
   }
