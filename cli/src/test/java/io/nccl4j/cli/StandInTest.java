@@ -92,7 +92,7 @@ class StandInTest {
   @Test
   void allIterationsAreTimedAtOnce() throws Exception {
     Path json = folder.resolve("run.json");
-    String line = "allreduce --backend cuda -t 2 -b 4M -e 4M -n 40 -w 0 -c 0 -J " + json;
+    String line = "allreduce --backend cuda -t 2 -b 4M -e 4M -n 40 -c 0 -J " + json;
     try (Jvm jvm = start(Map.of(), line)) {
       assertEquals(0, jvm.await(), jvm::said);
       JsonNode result = new ObjectMapper().readTree(json.toFile()).at("/results/0/out_of_place");

@@ -159,7 +159,12 @@ final class TestBackend {
 
   /** Skips a test, saying so, on real GPUs. */
   static void requireNoGpus(String reason) {
-    Assumptions.assumeTrue(BACKEND == Backend.HOST || STAND_IN, reason);
+    Assumptions.assumeFalse(hasGpus(), reason);
+  }
+
+  /** Whether the ranks run on real GPUs. */
+  static boolean hasGpus() {
+    return BACKEND == Backend.CUDA && !STAND_IN;
   }
 
   /** Skips a test, saying so, of what only the host engine promises. */
@@ -178,7 +183,7 @@ final class TestBackend {
    * graphs, unless told not to, and moves them in another way then.
    */
   static boolean mixesGraphsWithCalls() {
-    return BACKEND == Backend.HOST || STAND_IN || "0".equals(System.getenv("NCCL_GRAPH_REGISTER"));
+    return !hasGpus() || "0".equals(System.getenv("NCCL_GRAPH_REGISTER"));
   }
 
   /** How many ranks a communicator may have here. */

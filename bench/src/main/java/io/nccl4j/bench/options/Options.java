@@ -16,7 +16,7 @@ import org.jspecify.annotations.Nullable;
  * @param gpus ranks that each thread drives
  * @param sweep the sizes
  * @param iterations timed operations per size and placement
- * @param warmup untimed operations per warm-up size
+ * @param warmup untimed operations per warm-up size; with 0 the compilers are not warmed up either
  * @param check verifications per size and placement; 0 is none
  * @param ops reductions, one run each; programs without a reduction ignore them
  * @param types element types, one run each

@@ -44,7 +44,6 @@ public final class Bench {
   private final RankRange range;
   private final RunListener listener;
   private final Clock clock;
-  private final boolean careful;
   private final Backend backend;
   private final ThreadBarrier barrier;
   private final ThreadCrew.Meeting meeting;
@@ -69,17 +68,6 @@ public final class Bench {
    */
   public Bench(
       Program program, Options options, RankRange range, RunListener listener, Clock clock) {
-    this(program, options, range, listener, clock, true);
-  }
-
-  /** A run that may go without care for the compilers, for tests. */
-  Bench(
-      Program program,
-      Options options,
-      RankRange range,
-      RunListener listener,
-      Clock clock,
-      boolean careful) {
     range.check(options);
     program.check(options, range.nranks());
     this.program = program;
@@ -87,7 +75,6 @@ public final class Bench {
     this.range = range;
     this.listener = listener;
     this.clock = clock;
-    this.careful = careful;
     this.backend = Device.get(options.backend(), 0).backend();
     if (!options.setup().device().isNccl() && backend == Backend.HOST) {
       throw new InvalidArgumentException(
@@ -260,7 +247,7 @@ public final class Bench {
   }
 
   private RunResult worker(RankSet ranks, Crew crew, @Nullable RunListener own) {
-    return new Worker(program, options, ranks, crew, own, clock, careful, turns(own != null))
+    return new Worker(program, options, ranks, crew, own, clock, turns(own != null))
         .run(Provider.get().version(), own == null ? null : meter);
   }
 

@@ -72,20 +72,14 @@ final class SweepWarmUp {
   private final RankSet ranks;
   private final Crew crew;
   private final Timing timing;
-  private final boolean compile;
   private double budget;
 
-  /**
-   * Warms up {@code ranks}.
-   *
-   * @param compile whether the compilers' warm-up is wanted
-   */
-  SweepWarmUp(Options options, RankSet ranks, Crew crew, Timing timing, boolean compile) {
+  /** Warms up {@code ranks}. */
+  SweepWarmUp(Options options, RankSet ranks, Crew crew, Timing timing) {
     this.options = options;
     this.ranks = ranks;
     this.crew = crew;
     this.timing = timing;
-    this.compile = compile;
     int nranks = ranks.first().world().nranks();
     int processes = nranks / (options.threads() * options.gpus());
     int budgets = Math.max(processes, nranks / RANKS_PER_BUDGET);
@@ -93,18 +87,17 @@ final class SweepWarmUp {
     budget = FIRST_BUDGET * (oneHost ? Math.clamp(budgets, 1, MOST_BUDGETS) : MOST_BUDGETS);
   }
 
-  /** Runs both warm-ups; {@code cases} tells what a size means. */
+  /** Runs both warm-ups, or none with {@code -w 0}; {@code cases} tells what a size means. */
   void run(LongFunction<Case> cases) {
-    long[] doublings = options.sweep().doublings().toArray();
-    if (compile) {
-      compile(sizesToCompile(doublings), cases);
+    if (options.warmup() == 0) {
+      return;
     }
+    long[] doublings = options.sweep().doublings().toArray();
+    compile(sizesToCompile(doublings), cases);
     budget = LATER_BUDGET;
     for (long size : doublings) {
-      if (options.warmup() > 0) {
-        ranks.prepare(cases.apply(size), false, options.warmup());
-        timing.nanos(options.warmup(), options.blocking());
-      }
+      ranks.prepare(cases.apply(size), false, options.warmup());
+      timing.nanos(options.warmup(), options.blocking());
     }
   }
 

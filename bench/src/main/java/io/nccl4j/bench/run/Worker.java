@@ -79,7 +79,11 @@ final class Worker {
   private final Clock clock;
   private final Timing timing;
   private final SweepWarmUp warmUp;
+
+  // Whether to keep the compilers out of the figures: to warm them up, to wait for them, and to
+  // repeat what is short.
   private final boolean careful;
+
   private final @Nullable Turns turns;
   private final ContentKernels kernels = new ContentKernels();
   private final List<Double> issueTimes = new ArrayList<>();
@@ -97,8 +101,6 @@ final class Worker {
    * A thread's part of a run.
    *
    * @param listener hears of results; null on all threads but the one that drives rank 0
-   * @param careful whether to keep the compilers out of the figures: to warm them up, to wait for
-   *     them, and to repeat what is short
    * @param turns another run's and this one's; null if it takes none
    */
   Worker(
@@ -108,7 +110,6 @@ final class Worker {
       Crew crew,
       @Nullable RunListener listener,
       Clock clock,
-      boolean careful,
       @Nullable Turns turns) {
     this.program = program;
     this.options = options;
@@ -121,8 +122,8 @@ final class Worker {
     this.listener = listener;
     this.clock = clock;
     this.timing = new Timing(ranks, crew, method.aggregated());
-    this.warmUp = new SweepWarmUp(options, ranks, crew, timing, careful);
-    this.careful = careful;
+    this.warmUp = new SweepWarmUp(options, ranks, crew, timing);
+    this.careful = options.warmup() > 0;
     this.turns = turns;
   }
 

@@ -64,13 +64,14 @@ class BenchTest {
         .minBytes(64)
         .maxBytes(4096)
         .stepFactor(8)
+        .warmup(0)
         .iterations(3);
   }
 
   private static RunResult run(Program program, Options options, RunListener listener)
       throws InterruptedException {
     RankRange range = RankRange.alone(options);
-    return new Bench(program, options, range, listener, Clock.systemUTC(), false).run();
+    return new Bench(program, options, range, listener, Clock.systemUTC()).run();
   }
 
   @ParameterizedTest
@@ -133,7 +134,8 @@ class BenchTest {
   @Test
   void anUntimedOperationGoesBeforeEachRound() throws InterruptedException {
     int iterations = 100;
-    Options options = options().minBytes(4096).iterations(iterations).check(0).threads(1).build();
+    Options options =
+        options().minBytes(4096).warmup(1).iterations(iterations).check(0).threads(1).build();
     Counting program = new Counting();
     RunResult result =
         new Bench(program, options, RankRange.alone(options), new Recorder(), Clock.systemUTC())
@@ -171,8 +173,8 @@ class BenchTest {
   }
 
   @Test
-  void warmsTheCompilersUp() throws InterruptedException {
-    Options options = options().threads(2).build();
+  void warmsTheCompilersUpAndRepeatsWhatIsShort() throws InterruptedException {
+    Options options = options().threads(2).warmup(1).build();
     Clock clock = Clock.systemUTC();
     RankRange range = RankRange.alone(options);
     long start = System.nanoTime();
@@ -188,7 +190,7 @@ class BenchTest {
   /** The line's latency is measured from the thread of a rank, which is bound. */
   @Test
   void measuresTheLine() throws InterruptedException {
-    Options options = options().threads(2).build();
+    Options options = options().threads(2).warmup(1).build();
     boolean possible = LineProbeTest.possible();
     LineLatency line = measuredLine(options);
     // A busy machine may not run the two threads at once while they try.
@@ -216,7 +218,6 @@ class BenchTest {
             .threads(3)
             .minBytes(512)
             .maxBytes(512)
-            .warmup(0)
             .iterations(1)
             .ops(Options.ops("all"))
             .types(Options.types("all"))
@@ -230,6 +231,18 @@ class BenchTest {
                 size ->
                     size.outOfPlace().wrong().orElse(1) > 0 || size.inPlace().wrong().orElse(1) > 0)
             .toList());
+  }
+
+  @Test
+  void withoutWarmUpNothingRunsTwice() throws InterruptedException {
+    Counting program = new Counting();
+    RunResult result = run(program, options().threads(1).check(0).build(), new Recorder());
+    assertEquals(1, result.sizes().getFirst().outOfPlace().rounds().size());
+    assertEquals(1, result.sizes().getLast().inPlace().rounds().size());
+    // The first call, then an untimed operation and a round for each placement.
+    List<Integer> issued = program.issued.subList(0, program.issued.size() - 50);
+    assertEquals(1 + 2 * result.sizes().size(), issued.size());
+    assertEquals(1 + 3, issued.getLast());
   }
 
   /** Like {@link Programs#allReduce}, but writes over some elements of rank 1's result. */

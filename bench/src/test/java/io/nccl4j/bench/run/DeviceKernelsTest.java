@@ -94,7 +94,7 @@ class DeviceKernelsTest {
 
   private static RunResult run(Program program, Options options) throws InterruptedException {
     RankRange range = RankRange.alone(options);
-    return new Bench(program, options, range, SILENT, Clock.systemUTC(), false).run();
+    return new Bench(program, options, range, SILENT, Clock.systemUTC()).run();
   }
 
   private static void areRight(Program program, Options options) throws InterruptedException {

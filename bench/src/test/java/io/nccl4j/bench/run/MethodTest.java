@@ -83,7 +83,7 @@ class MethodTest {
   private static RunResult run(Program program, Options options, RunListener listener)
       throws InterruptedException {
     RankRange range = RankRange.alone(options);
-    return new Bench(program, options, range, listener, Clock.systemUTC(), false).run();
+    return new Bench(program, options, range, listener, Clock.systemUTC()).run();
   }
 
   private static Method method(

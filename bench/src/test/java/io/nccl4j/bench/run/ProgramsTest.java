@@ -64,7 +64,7 @@ class ProgramsTest {
 
   private static RunResult run(Program program, Options options) throws InterruptedException {
     RankRange range = RankRange.alone(options);
-    return new Bench(program, options, range, SILENT, Clock.systemUTC(), false).run();
+    return new Bench(program, options, range, SILENT, Clock.systemUTC()).run();
   }
 
   /** Lines that are not as they should be; in place only where there is such a form. */

@@ -125,8 +125,7 @@ class TrafficTest {
                 options,
                 RankRange.alone(options),
                 TrafficSummary.of(program, print).orElseThrow(),
-                Clock.systemUTC(),
-                false)
+                Clock.systemUTC())
             .run();
     assertTrue(result.correct());
     assertEquals(12, result.sizes().size());

@@ -88,6 +88,7 @@ class TurnsTest {
             .minBytes(64)
             .maxBytes(65536)
             .stepFactor(1024)
+            .warmup(0)
             .iterations(3)
             .method(method)
             .build();
@@ -102,7 +103,7 @@ class TurnsTest {
                 Clock clock = Clock.systemUTC();
                 RunResult finished;
                 try {
-                  finished = new Bench(program, options, range, listener, clock, false).run();
+                  finished = new Bench(program, options, range, listener, clock).run();
                 } finally {
                   // First, as whoever waits for the result closes the file.
                   program.turns.leave(program.side);

@@ -55,7 +55,10 @@ public final class SweepOptions {
       order = 9,
       paramLabel = "N",
       defaultValue = "1",
-      description = "Untimed operations per size before all others; default ${DEFAULT-VALUE}.")
+      description =
+          "Untimed operations per size before all others; default ${DEFAULT-VALUE}. With 0"
+              + " nothing is warmed up, and the times include the just-in-time compilers: to check"
+              + " results only.")
   private int warmup;
 
   @Option(
