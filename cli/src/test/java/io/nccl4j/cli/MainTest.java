@@ -43,7 +43,7 @@ class MainTest {
     Run run =
         Run.ofLine(
             Map.of("NCCL_DEBUG", "WARN", "SECRET", "x"),
-            "all_reduce_perf --backend host -t 2 -b 8 -e 128 -f 4 -n 5 -d double -J " + file);
+            "all_reduce_perf --backend host -t 2 -b 8 -e 128 -f 4 -n 5 -w 0 -d double -J " + file);
     assertEquals(0, run.code(), run.err());
     assertEquals("", run.err());
     assertTrue(run.out().startsWith("# Writing JSON output to " + file + "\n"), run.out());
@@ -137,16 +137,18 @@ class MainTest {
 
   @Test
   void refusesWhatIsForcedAndCannotBe() {
-    Run small = Run.ofLine(Map.of(), "allreduce --backend host -t 2 -b 8 -e 8 -n 2 --proto ll");
+    Run small =
+        Run.ofLine(Map.of(), "allreduce --backend host -t 2 -b 8 -e 8 -n 2 -w 0 --proto ll");
     assertEquals(0, small.code(), small.err());
-    Run large = Run.ofLine(Map.of(), "allreduce --backend host -t 2 -b 4K -e 4K -n 2 --proto ll");
+    Run large =
+        Run.ofLine(Map.of(), "allreduce --backend host -t 2 -b 4K -e 4K -n 2 -w 0 --proto ll");
     assertEquals(3, large.code(), large.err());
     assertTrue(large.err().contains("allReduce of 4096 B cannot be done"), large.err());
   }
 
   @Test
   void measuresSendRecvOnOneRank() {
-    Run run = Run.ofLine(Map.of(), "sendrecv --backend host -b 1K -e 1K -n 2");
+    Run run = Run.ofLine(Map.of(), "sendrecv --backend host -b 1K -e 1K -n 2 -w 0");
     assertEquals(0, run.code(), run.err());
     assertTrue(run.out().contains("N/A"), run.out());
   }

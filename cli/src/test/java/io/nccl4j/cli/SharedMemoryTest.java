@@ -120,7 +120,7 @@ class SharedMemoryTest {
   @ParameterizedTest
   @EnumSource(names = {"SMALL", "READ_ONLY"})
   void hostDoesWithout(Shm shm) throws Exception {
-    String line = "allreduce --backend host -b 8 -e 8M -f 1024 -n 2 --procs 2";
+    String line = "allreduce --backend host -b 8 -e 8M -f 1024 -n 2 -w 0 --procs 2";
     Result result = run(shm, Map.of(), Jvm.command(line));
     assertEquals(0, result.code, result::toString);
     assertTrue(result.out.contains("# Out of bounds values : 0 OK"), result::toString);
@@ -143,7 +143,7 @@ class SharedMemoryTest {
   @ParameterizedTest
   @EnumSource(names = {"READ_ONLY", "MISSING"})
   void ncclIsRefused(Shm shm) throws Exception {
-    String line = "allreduce --backend cuda -b 8 -e 8 -n 1 --procs 2";
+    String line = "allreduce --backend cuda -b 8 -e 8 -n 1 -w 0 --procs 2";
     Result result = run(shm, ncclWithoutPeers(), Jvm.command(line));
     assertEquals(3, result.code, result::toString);
     for (String words :

@@ -57,7 +57,7 @@ class StandInTest {
         "alltoall --backend cuda --procs 2 -R 2 -D 1 -V 4"
       })
   void measures(String command) throws Exception {
-    try (Jvm jvm = start(Map.of(), command + " -b 8 -e 4K -f 512 -n 3")) {
+    try (Jvm jvm = start(Map.of(), command + " -b 8 -e 4K -f 512 -n 3 -w 0")) {
       assertEquals(0, jvm.await(), jvm::said);
       List<String> rows = jvm.rows();
       assertEquals(2, rows.size(), jvm::said);
@@ -74,15 +74,18 @@ class StandInTest {
   /** NCCL reads what is forced; the stand-in refuses names that there are not, as NCCL does. */
   @Test
   void forcesAlgorithmAndProtocol() throws Exception {
-    try (Jvm jvm = start(Map.of(), "allreduce -g 2 -b 8 -e 8 -n 1 --algo Ring --proto Simple")) {
+    try (Jvm jvm =
+        start(Map.of(), "allreduce -g 2 -b 8 -e 8 -n 1 -w 0 --algo Ring --proto Simple")) {
       assertEquals(0, jvm.await(), jvm::said);
     }
-    try (Jvm jvm = start(Map.of(), "allreduce -g 2 -b 8 -e 8 -n 1 --algo Rign")) {
+    try (Jvm jvm = start(Map.of(), "allreduce -g 2 -b 8 -e 8 -n 1 -w 0 --algo Rign")) {
       assertEquals(3, jvm.await(), jvm::said);
       assertTrue(jvm.said().contains("NCCL_ALGO=Rign"), jvm::said);
     }
     try (Jvm jvm =
-        start(Map.of("NCCL4J_PROTO", "Slow"), "sendrecv --procs 2 --backend cuda -b 8 -e 8 -n 1")) {
+        start(
+            Map.of("NCCL4J_PROTO", "Slow"),
+            "sendrecv --procs 2 --backend cuda -b 8 -e 8 -n 1 -w 0")) {
       assertEquals(3, jvm.await(), jvm::said);
       assertTrue(jvm.said().contains("NCCL_PROTO=Slow"), jvm::said);
     }
@@ -164,7 +167,7 @@ class StandInTest {
   void memoryIsComparedWithThePrediction(String command, Lever first, Lever second)
       throws Exception {
     Path json = folder.resolve("run.json");
-    String line = command + " --backend cuda -M 1 -b 8 -e 8 -n 1 -J " + json;
+    String line = command + " --backend cuda -M 1 -b 8 -e 8 -n 1 -w 0 -J " + json;
     try (Jvm jvm = start(Map.of("NCCL_NVLS_ENABLE", "0"), line)) {
       assertEquals(0, jvm.await(), jvm::said);
       JsonNode nccl = new ObjectMapper().readTree(json.toFile()).get("nccl_memory");

@@ -97,7 +97,7 @@ class TwoMachinesTest {
   void allToAllThroughTls() throws Exception {
     run(
         Map.of("NCCL4J_NETWORK_SECURITY", "tls"),
-        "alltoall -t 2 -b 32 -e 256K -f 64 -n 2 -w 1",
+        "alltoall -t 2 -b 32 -e 256K -f 64 -n 2 -w 0",
         "netty (TCP by epoll, TLS)",
         ALL_RIGHT);
   }
@@ -105,7 +105,7 @@ class TwoMachinesTest {
   @Test
   void reduceScatterOnUcx() throws Exception {
     requireUcx();
-    run(UCX, "reducescatter -t 2 -b 32 -e 2M -f 64 -n 2 -w 1", "# Network: ucx ", ALL_RIGHT);
+    run(UCX, "reducescatter -t 2 -b 32 -e 2M -f 64 -n 2 -w 0", "# Network: ucx ", ALL_RIGHT);
   }
 
   /** Here NCCL carries the data; its unique id comes the same way. */
@@ -113,7 +113,7 @@ class TwoMachinesTest {
   void cudaMeetsByTheSameRendezvous() throws Exception {
     run(
         StandIn.require().childEnvironment(1),
-        "allreduce --backend cuda -b 8 -e 4K -f 512 -n 2 -w 1",
+        "allreduce --backend cuda -b 8 -e 4K -f 512 -n 2 -w 0",
         ALL_RIGHT);
   }
 
@@ -150,7 +150,7 @@ class TwoMachinesTest {
   }
 
   private void runLong(String program, Map<String, String> network) throws Exception {
-    run(network, program + " -t 2 -b 32 -e 8M -f 64 -n 2 -w 1", ALL_RIGHT);
+    run(network, program + " -t 2 -b 32 -e 8M -f 64 -n 2 -w 0", ALL_RIGHT);
   }
 
   private static void requireUcx() {

@@ -271,7 +271,10 @@ public final class NcclOptions implements MemoryOptions {
       return this;
     }
 
-    /** Whether a child of {@link Communicator#split} shares its parent's resources. */
+    /**
+     * Whether a child of {@link Communicator#split} shares its parent's resources. NCCL then ends
+     * both together: a child that is aborted or fails takes its parent with it.
+     */
     public Builder splitShare(boolean share) {
       return set(Option.SPLIT_SHARE, share);
     }

@@ -15,6 +15,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -36,6 +37,7 @@ class LeakTest {
   private static final int WARM_UP = 20;
   // NCCL takes 0.7 s for one.
   private static final int LIVES = TestBackend.hasGpus() ? 40 : 200;
+  private static final long MOST_HEAP = 16 << 20;
   private static final int PROCESS_WARM_UP = 3;
   private static final int PROCESS_LIVES = 20;
 
@@ -107,6 +109,7 @@ class LeakTest {
             }
           });
       Held before = Held.now();
+      long heap = heapBytes();
       all.run(
           communicator -> {
             for (int i = 0; i < LIVES / 2; i++) {
@@ -116,7 +119,16 @@ class LeakTest {
       assertTrue(
           TestBackend.eventually(() -> Held.now().noMoreThan(before)),
           () -> before + " became " + Held.now());
+      assertTrue(
+          TestBackend.eventually(() -> heapBytes() < heap + MOST_HEAP),
+          () -> "the heap grew from " + heap + " to " + heapBytes() + " bytes");
     }
+  }
+
+  /** What is alive: on cuda each child has more than 1 MiB. */
+  private static long heapBytes() {
+    System.gc();
+    return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
   }
 
   private static void splitAndUse(Communicator communicator) {

@@ -4,9 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.BackendInfo;
 import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.DataType;
-import io.nccl4j.ExecutableGraph;
 import io.nccl4j.ReduceOp;
-import io.nccl4j.bench.Closing;
 import io.nccl4j.bench.data.Block;
 import io.nccl4j.bench.data.ContentKernels;
 import io.nccl4j.bench.data.Contents;
@@ -34,7 +32,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
-import java.util.function.IntToLongFunction;
 import java.util.stream.IntStream;
 import org.apache.commons.statistics.descriptive.Median;
 import org.apache.logging.log4j.LogManager;
@@ -48,23 +45,6 @@ final class Worker {
   // Data before the timing and of the first check; later checks count on.
   private static final long TIMING_SEED = 99;
 
-  private static final double ENOUGH_NANOS = 20e6;
-  private static final int MANY_BATCHES = 25;
-
-  // What holds a machine up for a few milliseconds must not reach the median: rounds are spread.
-  private static final double SPREAD_NANOS = 50e6;
-  private static final int MOST_BATCHES = 200;
-  private static final double LONG_NANOS = 200e6;
-  private static final int FEW_BATCHES = 15;
-  private static final double ROUND_NANOS = 10e6;
-  private static final int ESTIMATES = 3;
-  private static final int ROUNDS_IN_TURNS = 30;
-  private static final int MOST_IN_A_TURN = 1 << 16;
-
-  /** Of a round in turns so much goes before it untimed: caches hold the other run's data. */
-  private static final double LEAD_IN = 0.5;
-
-  private static final int MOST_DISCARDED = 25;
   private static final int WARM_CALLS = 51;
 
   private final Program program;
@@ -84,18 +64,11 @@ final class Worker {
   // repeat what is short.
   private final boolean careful;
 
-  private final @Nullable Turns turns;
+  private final Rounds rounds;
   private final ContentKernels kernels = new ContentKernels();
-  private final List<Double> issueTimes = new ArrayList<>();
   private OptionalDouble firstLine = OptionalDouble.empty();
   private OptionalDouble lastLine = OptionalDouble.empty();
   private long checks;
-
-  // Rounds of the present measurement that something disturbed.
-  private int discarded;
-
-  // Whether the ranks have slept since their last operation.
-  private boolean rested;
 
   /**
    * A thread's part of a run.
@@ -124,7 +97,7 @@ final class Worker {
     this.timing = new Timing(ranks, crew, method.aggregated());
     this.warmUp = new SweepWarmUp(options, ranks, crew, timing);
     this.careful = options.warmup() > 0;
-    this.turns = turns;
+    this.rounds = new Rounds(options, ranks, crew, timing, careful, turns);
   }
 
   /** Runs everything; what is measured of the collectives is the same on all threads. */
@@ -296,9 +269,8 @@ final class Worker {
       contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
     }
     timing.nanos(1, options.blocking());
-    issueTimes.clear();
-    List<Double> rounds = method.graphLaunches() > 0 ? replayedRounds() : plainRounds();
-    double micros = median(rounds);
+    rounds.run();
+    double micros = rounds.medianMicros();
     double algBw = size.algorithmBandwidth(micros / 1e6);
     IterationTimes iterations = method.perIteration() ? eachIteration() : null;
     OptionalLong wrong =
@@ -306,27 +278,13 @@ final class Worker {
             ? OptionalLong.of(countWrong(size, data, contents, inPlace))
             : OptionalLong.empty();
     return new Measurement(
-        micros, algBw, size.busBandwidth(algBw), wrong, rounds, median(issueTimes), iterations);
-  }
-
-  private List<Double> plainRounds() {
-    int all = options.iterations();
-    return rounds(
-        careful || turns != null ? operationsPerRound() : all,
-        iterations -> timing.nanos(iterations, options.blocking()));
-  }
-
-  private List<Double> replayedRounds() {
-    int all = options.iterations();
-    List<ExecutableGraph> graphs = ranks.capture(() -> timing.issue(all));
-    try {
-      return rounds(
-          all,
-          iterations ->
-              timing.replayNanos(graphs, method.graphLaunches()) / method.graphLaunches());
-    } finally {
-      Closing.all(graphs);
-    }
+        micros,
+        algBw,
+        size.busBandwidth(algBw),
+        wrong,
+        rounds.micros(),
+        rounds.medianIssueMicros(),
+        iterations);
   }
 
   /** Runs all iterations once more, with a mark between them. */
@@ -357,131 +315,6 @@ final class Worker {
         .mapToDouble(thread -> times[thread * options.iterations() + iteration])
         .max()
         .orElseThrow();
-  }
-
-  /**
-   * How many operations to time at once: all iterations. On the host, where that is long, as few as
-   * waiting for them does not matter, so that there are several times to tell noise from; a device
-   * would run empty between so short rounds. In turns that holds for all sizes: a turn has to be
-   * longer than what passing it takes. The fastest of some decides: one that was held up by
-   * something else would not.
-   */
-  private int operationsPerRound() {
-    if (backend != Backend.HOST && turns == null) {
-      return options.iterations();
-    }
-    double one = Double.MAX_VALUE;
-    for (int i = 0; i < ESTIMATES; i++) {
-      one = Math.min(one, crew.max(timing.nanos(1, options.blocking())));
-      if (turns == null && one * options.iterations() < 2 * ROUND_NANOS) {
-        return options.iterations();
-      }
-    }
-    int most = turns == null ? options.iterations() : MOST_IN_A_TURN;
-    return (int) Math.clamp(Math.ceil(ROUND_NANOS / one), 1, most);
-  }
-
-  /**
-   * Times all iterations, and again and again as long as that takes little; returns the times of an
-   * operation in each round, in µs. Twenty operations of 0.2 µs are over before a processor has
-   * noticed; one time slice lost to another thread would multiply the result. What ran while a
-   * compiler did is run again.
-   *
-   * @param nanos runs iterations and says how long it took
-   */
-  private List<Double> rounds(int perRound, IntToLongFunction nanos) {
-    if (careful) {
-      awaitCompilers();
-    }
-    discarded = 0;
-    if (turns != null) {
-      return roundsInTurns(turns, perRound, nanos);
-    }
-    if (!careful) {
-      return List.of(round(perRound, nanos));
-    }
-    int least = Math.ceilDiv(options.iterations(), perRound);
-    List<Double> times = new ArrayList<>();
-    double total = 0;
-    long start = System.nanoTime();
-    while (times.size() < least
-        || total < LONG_NANOS && times.size() < FEW_BATCHES
-        || total < ENOUGH_NANOS
-            && (times.size() < MANY_BATCHES || isTooShort(times.size(), start))) {
-      // All ranks come to the same time, and so to the same decision.
-      double micros = quietRound(perRound, nanos);
-      times.add(micros);
-      total += micros * 1e3 * perRound * method.aggregated();
-    }
-    return times;
-  }
-
-  /** Whether what disturbs the machine for a moment may have met all rounds. */
-  private boolean isTooShort(int rounds, long start) {
-    return rounds < MOST_BATCHES && crew.max(System.nanoTime() - start) < SPREAD_NANOS;
-  }
-
-  /** The same with the other run's rounds between. */
-  private List<Double> roundsInTurns(Turns turns, int perRound, IntToLongFunction nanos) {
-    int before = (int) Math.ceil(LEAD_IN * perRound);
-    List<Double> times = new ArrayList<>();
-    while (times.size() < ROUNDS_IN_TURNS) {
-      turns.pass(crew);
-      long unused = nanos.applyAsLong(before);
-      times.add(careful ? quietRound(perRound, nanos) : round(perRound, nanos));
-    }
-    return times;
-  }
-
-  /** A round that no compiler disturbed, unless there are too many that one did. */
-  private double quietRound(int perRound, IntToLongFunction nanos) {
-    while (true) {
-      leadIn(perRound);
-      long before = CompilerThreads.compileMillis();
-      double micros = round(perRound, nanos);
-      boolean disturbed = CompilerThreads.anyRuns() || CompilerThreads.compileMillis() != before;
-      if (discarded == MOST_DISCARDED || crew.max(disturbed ? 1 : 0) == 0) {
-        return micros;
-      }
-      discarded++;
-      issueTimes.removeLast();
-      awaitCompilers();
-    }
-  }
-
-  private void awaitCompilers() {
-    CompilerThreads.awaitIdle();
-    rested = true;
-  }
-
-  /**
-   * As in nccl-tests an untimed operation goes before those that are timed. Where a round is one
-   * operation, which then takes long, that of the round before it will do.
-   */
-  private void leadIn(int perRound) {
-    if (perRound > 1 || rested) {
-      timing.nanos(1, options.blocking());
-      rested = false;
-    }
-  }
-
-  private static double median(List<Double> values) {
-    return Median.withDefaults().evaluate(values.stream().mapToDouble(x -> x).toArray());
-  }
-
-  /** Time of one operation of a round in µs, of the ranks as {@code -a} wants it. */
-  private double round(int iterations, IntToLongFunction nanos) {
-    double operations = 1e3 * iterations * method.aggregated();
-    double micros = ofAllRanks(nanos.applyAsLong(iterations) / operations);
-    int launches = Math.max(1, method.graphLaunches());
-    issueTimes.add(ofAllRanks(timing.issueNanos() / operations / launches));
-    return micros;
-  }
-
-  /** Each rank of this thread took as long as the thread. */
-  private double ofAllRanks(double mine) {
-    boolean hasRank0 = ranks.first().world().rank() == 0;
-    return crew.average(method.average(), mine, ranks.size(), allRanks, hasRank0);
   }
 
   /** Repeats one operation on fresh data until a check fails, as nccl-tests does. */

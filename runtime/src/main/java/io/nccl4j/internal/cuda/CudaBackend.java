@@ -108,7 +108,8 @@ final class CudaBackend implements NcclRuntime {
     }
     String name = config.name() == null ? "cuda-" + CREATED.incrementAndGet() : config.name();
     return List.copyOf(
-        new CudaInit(ranks, ranks.size(), new Team(name), config, name).join(this::createUniqueId));
+        new CudaInit(ranks, ranks.size(), new Team(name, true), config, name)
+            .join(this::createUniqueId));
   }
 
   @Override
@@ -190,7 +191,7 @@ final class CudaBackend implements NcclRuntime {
       WeakReference<Team> known = teams.get(id);
       Team team = known == null ? null : known.get();
       if (team == null) {
-        team = new Team(nameOf(id));
+        team = new Team(nameOf(id), false);
         teams.put(id, new WeakReference<>(team));
       }
       return team;

@@ -63,7 +63,6 @@ final class CudaChildren {
 
   @Nullable CudaCommunicator split(int color, int key, @Nullable CommunicatorConfig config) {
     rank.requireAlive();
-    rank.requireResumed();
     requireAll("split");
     long split = ++splits;
     CudaBudget.Plan plan;
@@ -76,7 +75,7 @@ final class CudaChildren {
     NcclException refusal = team.refusal(rank.self(), split);
     if (refusal != null) {
       if (made != null) {
-        made.abort();
+        // As its other ranks do. An abort would end the parent, too, if they share resources.
         made.close();
       }
       throw refusal;
@@ -86,6 +85,8 @@ final class CudaChildren {
 
   private CudaBudget.Plan splitPlan(int color, @Nullable CommunicatorConfig config) {
     CommunicatorConfig given = requireConfig("split", config);
+    NcclConfig.requireKnown(NcclOptions.of(given));
+    rank.requireResumed();
     backlog.requireIdle("split");
     if (color < 0 && color != Communicator.NO_COLOR) {
       throw new InvalidArgumentException(

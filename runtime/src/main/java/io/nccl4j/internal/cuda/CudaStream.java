@@ -335,8 +335,9 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
   }
 
   /**
-   * Asks the device whether it has passed everything. CUDA refuses to answer for a stream that is
-   * being captured, and ends the capture; a stream that is destroyed must not be asked.
+   * Asks the device whether it has passed everything. Any thread. CUDA refuses to answer for a
+   * stream that is being captured, and ends the capture; a stream that is destroyed must not be
+   * asked.
    */
   @Override
   public void learnPassed() {
@@ -353,9 +354,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
     } finally {
       queue.guard().leave();
     }
-    if (result == Driver.SUCCESS) {
-      queue.passed(end);
-    }
+    queue.learn(result, end);
   }
 
   /** What uses a buffer, in words; null if nothing does. Any thread. */
@@ -363,9 +362,7 @@ final class CudaStream extends Padded implements StreamEngine<CudaWork>, KernelS
     if (queue.isEmpty()) {
       return null;
     }
-    if (capture == null && !closed && !launches.areUnderWay()) {
-      queue.poll();
-    }
+    learnPassed();
     return queue.userOf(buffer);
   }
 

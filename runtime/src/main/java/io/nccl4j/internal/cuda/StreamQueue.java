@@ -1,11 +1,13 @@
 package io.nccl4j.internal.cuda;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.cuda.CudaException;
 import io.nccl4j.internal.cuda.driver.Driver;
 import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.cuda.driver.Guard;
 import io.nccl4j.internal.cuda.driver.Marks;
 import io.nccl4j.internal.cuda.driver.StreamHandle;
+import io.nccl4j.internal.cuda.nccl.CudaDeadlines;
 import io.nccl4j.internal.cuda.nccl.CudaRank;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.spi.Failures;
@@ -161,10 +163,23 @@ final class StreamQueue extends Padded {
       return false;
     }
     if (result != Driver.SUCCESS) {
-      broken(result);
+      broken(Driver.failure(result, "cuStreamQuery"));
     }
     passed(end);
     return true;
+  }
+
+  /** Notes the stream's answer, asked when {@code end} entries had been put in. Any thread. */
+  void learn(int result, long end) {
+    if (result == Driver.SUCCESS) {
+      passed(end);
+    } else if (result != Driver.NOT_READY) {
+      NcclException e = Driver.failure(result, "cuStreamQuery");
+      // A stream that the program captures by itself does not answer either.
+      if (isLoss(e)) {
+        broken(e);
+      }
+    }
   }
 
   /** Whether the device has passed an entry; asks it. */
@@ -189,7 +204,7 @@ final class StreamQueue extends Padded {
   boolean passMarks() {
     long reached = marks.poll();
     if (reached < 0) {
-      broken((int) -reached);
+      broken(Driver.failure((int) -reached, "cuStreamQuery"));
       return false;
     }
     if (reached > head) {
@@ -199,8 +214,7 @@ final class StreamQueue extends Padded {
   }
 
   /** The context is lost, or the stream: nothing in it will complete. */
-  private void broken(int result) {
-    NcclException e = Driver.failure(result, "cuStreamQuery");
+  private void broken(NcclException e) {
     fail(e, head);
     long end = next();
     for (long i = head; i < end; i++) {
@@ -208,7 +222,15 @@ final class StreamQueue extends Padded {
         work.rank.health().fail(e);
       }
     }
+    if (isLoss(e)) {
+      CudaDeadlines.deviceLost(gpu, e);
+    }
     passed(end);
+  }
+
+  /** Whether it is the device that is lost. */
+  private static boolean isLoss(NcclException e) {
+    return e instanceof CudaException cuda && cuda.isSticky();
   }
 
   /** The ranks whose works are queued. */

@@ -74,7 +74,7 @@ class CudaConcurrencyTest {
       CudaCommunicator stays = (CudaCommunicator) rig.communicators.get(0);
       CudaCommunicator leaves = (CudaCommunicator) rig.communicators.get(1);
       for (int i = 0; i < 1000; i++) {
-        Team team = new Team("1");
+        Team team = new Team("1", true);
         CudaHealth health =
             new CudaHealth(stays.own().self(), team, new CudaHolders("1"), stays.failureNotice());
         team.add(stays.own().self(), health, () -> false);

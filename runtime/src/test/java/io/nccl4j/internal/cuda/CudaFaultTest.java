@@ -354,6 +354,28 @@ class CudaFaultTest {
     }
   }
 
+  /** A kernel of the program's own does so, with no operation under way. */
+  @Test
+  void theProgramBreaksTheDevice() {
+    try (CudaRig rig = new CudaRig(2)) {
+      rig.checkSums();
+      DeviceBuffer buffer = CudaRig.device(1).allocate(64);
+      try {
+        Stream stream = rig.streams.get(1);
+        stream.fill(buffer, (byte) 1);
+        standIn.breakDevice(1, ILLEGAL_ADDRESS);
+        CudaException e = assertThrows(CudaException.class, stream::synchronize);
+        assertEquals(ILLEGAL_ADDRESS, e.code());
+        assertEquals(Communicator.State.FAILED, rig.communicators.get(1).state());
+        NcclException told = assertThrows(NcclException.class, () -> exchange(rig, 0));
+        requireText(told, "rank 1", "CUDA_ERROR_ILLEGAL_ADDRESS");
+      } finally {
+        standIn.breakDevice(1, 0);
+        buffer.close();
+      }
+    }
+  }
+
   /** The reduction made for an operation cannot be destroyed: the communicator fails. */
   @Test
   void reductionIsNotDestroyed() {

@@ -51,6 +51,11 @@ final class CallWatch {
     countRanks();
   }
 
+  /** All that are watched, which are the open ones. Any thread. */
+  static void watched(Consumer<CudaDeadlines> each) {
+    WATCHED.forEach(each);
+  }
+
   private static void countRanks() {
     Backoff.setRanks(WATCHED.stream().mapToInt(CudaDeadlines::ranksHere).max().orElse(1));
   }

@@ -4,6 +4,7 @@ import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.cuda.driver.Gpu;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.spi.Interrupts;
@@ -71,6 +72,16 @@ public final class CudaDeadlines extends Padded {
   /** Ends {@link #watch()}. */
   public void unwatch() {
     CallWatch.remove(this);
+  }
+
+  /** Fails every open rank on a GPU whose context is lost. */
+  public static void deviceLost(Gpu gpu, NcclException cause) {
+    CallWatch.watched(
+        calls -> {
+          if (calls.rank.memory().gpu() == gpu) {
+            calls.health.fail(cause);
+          }
+        });
   }
 
   /** Ranks of the communicator that are known to be on this machine, this one included. */

@@ -11,6 +11,7 @@ import io.nccl4j.internal.cuda.nccl.Neighbours.Refusal;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
+import java.lang.ref.WeakReference;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -38,7 +39,10 @@ public final class Team {
     }
   }
 
-  private final Map<String, Team> children = new HashMap<>();
+  /** Each is held by its ranks, from before the first has joined. */
+  private final Map<String, WeakReference<Team>> children = new HashMap<>();
+
+  private final boolean isWhole;
   private final String number;
   private final Set<Integer> joining = new HashSet<>();
   private final Map<Long, Refusal> refusals = new HashMap<>();
@@ -55,9 +59,14 @@ public final class Team {
   private String secret = "";
   private volatile @Nullable Neighbours neighbours;
 
-  /** A team. */
-  public Team(String number) {
+  /**
+   * A team.
+   *
+   * @param isWhole whether all ranks are known to live in this process, before they have joined
+   */
+  public Team(String number, boolean isWhole) {
     this.number = number;
+    this.isWhole = isWhole;
   }
 
   /** What tells it from its siblings. */
@@ -200,12 +209,23 @@ public final class Team {
 
   /** The team of a split's color; {@code number} counts the splits. */
   public Team child(long number, int color) {
-    return child(number + "-" + color);
+    return child(number + "-" + color, isWhole);
   }
 
   /** The team of a child that all its ranks here number alike. */
-  public synchronized Team child(String childNumber) {
-    return children.computeIfAbsent(childNumber, Team::new);
+  public Team child(String childNumber) {
+    return child(childNumber, false);
+  }
+
+  private synchronized Team child(String childNumber, boolean whole) {
+    children.values().removeIf(child -> child.refersTo(null));
+    WeakReference<Team> known = children.get(childNumber);
+    Team child = known == null ? null : known.get();
+    if (child == null) {
+      child = new Team(childNumber, whole);
+      children.put(childNumber, new WeakReference<>(child));
+    }
+    return child;
   }
 
   /**
@@ -224,7 +244,7 @@ public final class Team {
     if (near != null) {
       near.refuse(place(refused), split, cause.problem());
     }
-    return ranksHere() == refused.nranks();
+    return isWhole || ranksHere() == refused.nranks();
   }
 
   /** Why a split that all ranks have made is none after all; null if no rank was refused. */

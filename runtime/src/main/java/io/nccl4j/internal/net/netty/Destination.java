@@ -16,11 +16,8 @@ import org.jspecify.annotations.Nullable;
  * to a buffer for headers and small messages.
  */
 final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.ExtendedHandle {
-  /** Holds the largest small message and some more. */
+  /** Holds the largest small message and some more; data that follows a header is copied. */
   private static final int BUFFER_BYTES = 2 * Port.SMALL_BYTES;
-
-  /** As much as is read to the buffer at once: what follows a header may be data, to be copied. */
-  private static final int LOOK_BYTES = 16 << 10;
 
   /** As much as is read straight to memory at once, which keeps it in a processor's cache. */
   private static final int PART_BYTES = 256 << 10;
@@ -96,13 +93,13 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
       return part.retain().clear();
     }
     buffer.discardReadBytes();
-    attempted = Math.min(LOOK_BYTES, buffer.writableBytes());
+    attempted = buffer.writableBytes();
     return buffer.retain();
   }
 
   @Override
   public int guess() {
-    return LOOK_BYTES;
+    return BUFFER_BYTES;
   }
 
   @Override

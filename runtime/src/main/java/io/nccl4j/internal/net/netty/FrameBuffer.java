@@ -1,5 +1,6 @@
 package io.nccl4j.internal.net.netty;
 
+import io.nccl4j.internal.net.Port;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.buffer.Unpooled;
@@ -20,7 +21,8 @@ final class FrameBuffer implements AutoCloseable {
   /** Flags: the last frame, since the port closes. */
   static final int FAREWELL = 1;
 
-  private static final int CAPACITY = 32 << 10;
+  /** The largest small message, so that none needs a buffer of its own. */
+  private static final int CAPACITY = HEADER_BYTES + Port.SMALL_BYTES;
 
   private final ByteBuf buffer;
   private final MemorySegment memory;
