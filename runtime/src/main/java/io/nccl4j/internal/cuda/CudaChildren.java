@@ -63,6 +63,8 @@ final class CudaChildren {
 
   @Nullable CudaCommunicator split(int color, int key, @Nullable CommunicatorConfig config) {
     rank.requireAlive();
+    // As on all other ranks, which nobody has to tell.
+    rank.requireResumed();
     requireAll("split");
     long split = ++splits;
     CudaBudget.Plan plan;
@@ -86,7 +88,6 @@ final class CudaChildren {
   private CudaBudget.Plan splitPlan(int color, @Nullable CommunicatorConfig config) {
     CommunicatorConfig given = requireConfig("split", config);
     NcclConfig.requireKnown(NcclOptions.of(given));
-    rank.requireResumed();
     backlog.requireIdle("split");
     if (color < 0 && color != Communicator.NO_COLOR) {
       throw new InvalidArgumentException(

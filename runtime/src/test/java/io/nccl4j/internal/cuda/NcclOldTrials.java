@@ -12,6 +12,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InvalidUsageException;
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
@@ -34,6 +35,7 @@ final class NcclOldTrials {
     Trials trials = new Trials(arguments);
     trials.add("newerFunctions", NcclOldTrials::newerFunctions);
     trials.add("newerOptions", NcclOldTrials::newerOptions);
+    trials.add("newerOptionsOfAPart", NcclOldTrials::newerOptionsOfAPart);
     trials.add("olderOptions", NcclOldTrials::olderOptions);
     trials.run();
   }
@@ -94,6 +96,23 @@ final class NcclOldTrials {
               InvalidUsageException.class,
               () -> Communicator.initAll(List.of(Device.get(Backend.CUDA, 0)), config));
       assertTrue(e.remedy().contains("NCCL " + entry.getValue()), e.getMessage());
+    }
+  }
+
+  /** One rank wants what NCCL does not know: both hear of it, and what is split stays usable. */
+  private static void newerOptionsOfAPart() throws Exception {
+    CommunicatorConfig newer =
+        CommunicatorConfig.builder().with(NcclOptions.builder().trafficClass(1).build()).build();
+    try (Communicators pair = Communicator.initAll(Backend.CUDA, 2)) {
+      pair.run(
+          communicator -> {
+            CommunicatorConfig config = communicator.rank() == 0 ? newer : CONFIG;
+            NcclException e =
+                assertThrows(NcclException.class, () -> communicator.split(0, 0, config));
+            assertTrue(e.getMessage().contains("trafficClass"), e.getMessage());
+            assertEquals(Communicator.State.READY, communicator.state());
+          });
+      sum(pair);
     }
   }
 
