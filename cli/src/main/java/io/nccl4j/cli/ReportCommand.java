@@ -24,7 +24,7 @@ final class ReportCommand extends Subcommand {
   @Parameters(
       arity = "1..*",
       paramLabel = "[NAME=]FILE[#PEER]",
-      description = "Results; with a name for people, and of one peer of a file of several.")
+      description = "Results; NAME labels them, #PEER selects one peer's lines from the file.")
   private List<String> files = List.of();
 
   @Option(

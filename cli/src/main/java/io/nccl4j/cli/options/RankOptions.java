@@ -87,10 +87,10 @@ public final class RankOptions {
       paramLabel = "0..4",
       defaultValue = "0",
       description =
-          "Measure kernels that communicate by themselves, which allreduce and alltoall have: 1 by"
-              + " memory, 2 by memory, 16 bytes at a time; allreduce 3 and 4 by multicast, alltoall"
-              + " 3 and 4 through the network. They need -R 2. 0 for NCCL's operations; default"
-              + " ${DEFAULT-VALUE}.")
+          "Measure kernels of allreduce or alltoall that communicate by themselves: 1 through"
+              + " memory, 2 likewise, 16 bytes at a time; 3 and 4 by multicast for allreduce,"
+              + " through the network for alltoall. They need -R 2. 0 measures NCCL's operations;"
+              + " default ${DEFAULT-VALUE}.")
   private int deviceImplementation;
 
   @Option(
