@@ -272,8 +272,8 @@ public final class NcclOptions implements MemoryOptions {
     }
 
     /**
-     * Whether a child of {@link Communicator#split} shares its parent's resources. NCCL then ends
-     * both together: a child that is aborted or fails takes its parent with it.
+     * Whether a child of {@link Communicator#split} shares its parent's resources. If such a child
+     * fails or is aborted, NCCL ends its parent, too.
      */
     public Builder splitShare(boolean share) {
       return set(Option.SPLIT_SHARE, share);

@@ -35,7 +35,8 @@ import org.junit.jupiter.api.condition.OS;
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 class LeakTest {
   private static final int WARM_UP = 20;
-  // NCCL takes 0.7 s for one.
+
+  // On GPUs, NCCL takes 0.7 s to create and close a communicator.
   private static final int LIVES = TestBackend.hasGpus() ? 40 : 200;
   private static final long MOST_HEAP = 16 << 20;
   private static final int PROCESS_WARM_UP = 3;

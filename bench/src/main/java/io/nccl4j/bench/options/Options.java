@@ -97,6 +97,14 @@ public record Options(
   }
 
   /**
+   * Whether to keep the compilers out of the figures: to warm them up, to wait for them, and to
+   * repeat what is short.
+   */
+  public boolean isCareful() {
+    return warmup > 0;
+  }
+
+  /**
    * Checks that a process can have its ranks, and that there is such a root.
    *
    * @param firstRank number of this process's first rank

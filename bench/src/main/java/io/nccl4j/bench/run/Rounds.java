@@ -40,7 +40,6 @@ final class Rounds {
   private final Crew crew;
   private final Method method;
   private final Timing timing;
-  private final boolean careful;
   private final @Nullable Turns turns;
   private final int allRanks;
   private final Backend backend;
@@ -56,22 +55,14 @@ final class Rounds {
   /**
    * The rounds of a thread's ranks.
    *
-   * @param careful whether to wait for the compilers and to repeat what is short
    * @param turns another run's and this one's; null if it takes none
    */
-  Rounds(
-      Options options,
-      RankSet ranks,
-      Crew crew,
-      Timing timing,
-      boolean careful,
-      @Nullable Turns turns) {
+  Rounds(Options options, RankSet ranks, Crew crew, Timing timing, @Nullable Turns turns) {
     this.options = options;
     this.ranks = ranks;
     this.crew = crew;
     this.method = options.method();
     this.timing = timing;
-    this.careful = careful;
     this.turns = turns;
     this.allRanks = ranks.first().world().nranks();
     this.backend = ranks.first().device().backend();
@@ -101,7 +92,7 @@ final class Rounds {
   private List<Double> plain() {
     int all = options.iterations();
     return times(
-        careful || turns != null ? operationsPerRound() : all,
+        options.isCareful() || turns != null ? operationsPerRound() : all,
         iterations -> timing.nanos(iterations, options.blocking()));
   }
 
@@ -149,14 +140,14 @@ final class Rounds {
    * @param nanos runs iterations and says how long it took
    */
   private List<Double> times(int perRound, IntToLongFunction nanos) {
-    if (careful) {
+    if (options.isCareful()) {
       awaitCompilers();
     }
     discarded = 0;
     if (turns != null) {
       return timesInTurns(turns, perRound, nanos);
     }
-    if (!careful) {
+    if (!options.isCareful()) {
       return List.of(round(perRound, nanos));
     }
     int least = Math.ceilDiv(options.iterations(), perRound);
@@ -187,7 +178,7 @@ final class Rounds {
     while (times.size() < ROUNDS_IN_TURNS) {
       turns.pass(crew);
       long unused = nanos.applyAsLong(before);
-      times.add(careful ? quietRound(perRound, nanos) : round(perRound, nanos));
+      times.add(options.isCareful() ? quietRound(perRound, nanos) : round(perRound, nanos));
     }
     return times;
   }

@@ -89,7 +89,7 @@ final class SweepWarmUp {
 
   /** Runs both warm-ups, or none with {@code -w 0}; {@code cases} tells what a size means. */
   void run(LongFunction<Case> cases) {
-    if (options.warmup() == 0) {
+    if (!options.isCareful()) {
       return;
     }
     long[] doublings = options.sweep().doublings().toArray();

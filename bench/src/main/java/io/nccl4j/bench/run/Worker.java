@@ -59,11 +59,6 @@ final class Worker {
   private final Clock clock;
   private final Timing timing;
   private final SweepWarmUp warmUp;
-
-  // Whether to keep the compilers out of the figures: to warm them up, to wait for them, and to
-  // repeat what is short.
-  private final boolean careful;
-
   private final Rounds rounds;
   private final ContentKernels kernels = new ContentKernels();
   private OptionalDouble firstLine = OptionalDouble.empty();
@@ -96,8 +91,7 @@ final class Worker {
     this.clock = clock;
     this.timing = new Timing(ranks, crew, method.aggregated());
     this.warmUp = new SweepWarmUp(options, ranks, crew, timing);
-    this.careful = options.warmup() > 0;
-    this.rounds = new Rounds(options, ranks, crew, timing, careful, turns);
+    this.rounds = new Rounds(options, ranks, crew, timing, turns);
   }
 
   /** Runs everything; what is measured of the collectives is the same on all threads. */
@@ -165,7 +159,9 @@ final class Worker {
 
   /** Measured by the thread that reports; the others wait at the next barrier meanwhile. */
   private OptionalDouble lineNanos() {
-    return listener == null || !careful ? OptionalDouble.empty() : LineProbe.nanos(nranks);
+    return listener == null || !options.isCareful()
+        ? OptionalDouble.empty()
+        : LineProbe.nanos(nranks);
   }
 
   /** Since the last call. */
@@ -222,7 +218,7 @@ final class Worker {
       DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
     Contents contents = new Contents(type, kernels);
     warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
-    if (listener != null && careful && firstLine.isEmpty()) {
+    if (listener != null && options.isCareful() && firstLine.isEmpty()) {
       // Now that the compilers have time for it.
       LineProbe.warmUp();
     }
@@ -293,7 +289,7 @@ final class Worker {
     int threads = allRanks / ranks.size();
     int thread = ranks.first().world().rank() / ranks.size();
     double[] all = new double[threads * count];
-    if (careful) {
+    if (options.isCareful()) {
       // Marks take their time the first time.
       timing.eachMicros(count, options.blocking());
       CompilerThreads.awaitIdle();

@@ -14,19 +14,17 @@ import io.nccl4j.internal.cuda.nccl.NcclParameterTable;
 import io.nccl4j.internal.cuda.nccl.NcclResults;
 import io.nccl4j.internal.cuda.nccl.SharedMemoryNeed;
 import io.nccl4j.internal.cuda.nccl.Team;
+import io.nccl4j.internal.cuda.nccl.Teams;
 import io.nccl4j.internal.machine.Affinity;
 import io.nccl4j.internal.spi.NcclRuntime;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.ref.WeakReference;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
@@ -36,7 +34,7 @@ final class CudaBackend implements NcclRuntime {
   private static final AtomicLong CREATED = new AtomicLong();
 
   private final List<CudaGpu> devices;
-  private final Map<UniqueId, WeakReference<Team>> teams = new HashMap<>();
+  private final Teams<UniqueId> teams = new Teams<>();
 
   /**
    * A backend over the libraries of this machine; the runtime makes one.
@@ -186,15 +184,6 @@ final class CudaBackend implements NcclRuntime {
   }
 
   private Team teamOf(UniqueId id) {
-    synchronized (teams) {
-      teams.values().removeIf(reference -> reference.get() == null);
-      WeakReference<Team> known = teams.get(id);
-      Team team = known == null ? null : known.get();
-      if (team == null) {
-        team = new Team(nameOf(id), false);
-        teams.put(id, new WeakReference<>(team));
-      }
-      return team;
-    }
+    return teams.get(id, () -> new Team(nameOf(id), false));
   }
 }

@@ -63,7 +63,7 @@ final class CudaChildren {
 
   @Nullable CudaCommunicator split(int color, int key, @Nullable CommunicatorConfig config) {
     rank.requireAlive();
-    // As on all other ranks, which nobody has to tell.
+    // All ranks suspend together, so that nobody has to be told of this refusal.
     rank.requireResumed();
     requireAll("split");
     long split = ++splits;
@@ -77,7 +77,7 @@ final class CudaChildren {
     NcclException refusal = team.refusal(rank.self(), split);
     if (refusal != null) {
       if (made != null) {
-        // As its other ranks do. An abort would end the parent, too, if they share resources.
+        // All its ranks close it. An abort would end a parent that shares its resources.
         made.close();
       }
       throw refusal;

@@ -163,7 +163,7 @@ final class StreamQueue extends Padded {
       return false;
     }
     if (result != Driver.SUCCESS) {
-      broken(Driver.failure(result, "cuStreamQuery"));
+      broken(failure(result));
     }
     passed(end);
     return true;
@@ -174,8 +174,8 @@ final class StreamQueue extends Padded {
     if (result == Driver.SUCCESS) {
       passed(end);
     } else if (result != Driver.NOT_READY) {
-      NcclException e = Driver.failure(result, "cuStreamQuery");
-      // A stream that the program captures by itself does not answer either.
+      NcclException e = failure(result);
+      // Nothing is lost if the program itself captures the stream, which does not answer then.
       if (isLoss(e)) {
         broken(e);
       }
@@ -204,13 +204,17 @@ final class StreamQueue extends Padded {
   boolean passMarks() {
     long reached = marks.poll();
     if (reached < 0) {
-      broken(Driver.failure((int) -reached, "cuStreamQuery"));
+      broken(failure((int) -reached));
       return false;
     }
     if (reached > head) {
       passed(reached);
     }
     return true;
+  }
+
+  private static NcclException failure(int result) {
+    return Driver.failure(result, "cuStreamQuery");
   }
 
   /** The context is lost, or the stream: nothing in it will complete. */
@@ -228,7 +232,7 @@ final class StreamQueue extends Padded {
     passed(end);
   }
 
-  /** Whether it is the device that is lost. */
+  /** Whether the whole device is lost, and not only the stream. */
   private static boolean isLoss(NcclException e) {
     return e instanceof CudaException cuda && cuda.isSticky();
   }

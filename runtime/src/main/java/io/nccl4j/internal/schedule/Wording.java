@@ -148,10 +148,10 @@ public final class Wording {
   }
 
   /**
-   * The same.
+   * A rank that has not called a collective, its process, and its last collective.
    *
-   * @param where it is; empty if that explains nothing
-   * @param call that last one; empty if it is not known
+   * @param where its process, in words; empty if that explains nothing
+   * @param call the last collective; empty if it is not known
    */
   public static String behind(int rank, String where, long last, String call) {
     return of(

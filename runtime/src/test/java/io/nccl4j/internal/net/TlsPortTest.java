@@ -53,7 +53,7 @@ final class TlsPortTest extends NettyPortTest {
   /** Java's TLS makes some objects for each record; buffers for records are pooled. */
   private static final long RECORD_GARBAGE_BYTES = 6 << 10;
 
-  /** Records are seldom smaller where there is more. */
+  /** With more to send, records are seldom smaller. */
   private static final int RECORD_BYTES = 8 << 10;
 
   @Override

@@ -51,7 +51,7 @@ final class CallWatch {
     countRanks();
   }
 
-  /** All that are watched, which are the open ones. Any thread. */
+  /** Calls {@code each} with those of every open communicator. Any thread. */
   static void watched(Consumer<CudaDeadlines> each) {
     WATCHED.forEach(each);
   }

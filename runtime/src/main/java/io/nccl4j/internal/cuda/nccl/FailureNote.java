@@ -25,7 +25,7 @@ final class FailureNote {
   private static final long MISMATCH = 3;
   private static final long FAILED = 4;
 
-  // Longs, behind the last as many ranks as it says; then the text.
+  // Longs; CULPRITS is the number of ranks from FIRST_CULPRIT on. The text comes last.
   private static final int STATE = 0;
   private static final int PLACE = 8;
   private static final int RANK = 16;

@@ -6,8 +6,8 @@ import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Text in memory that processes share, its length before it. It is written and read plainly: a
- * release after the one and an acquire before the other make it visible.
+ * Text in memory that processes share, preceded by its length. Both are accessed without ordering:
+ * the writer must release something afterwards, which the reader must acquire first.
  */
 final class SharedText {
   private SharedText() {}

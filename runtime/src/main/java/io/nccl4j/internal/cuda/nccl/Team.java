@@ -11,7 +11,6 @@ import io.nccl4j.internal.cuda.nccl.Neighbours.Refusal;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
-import java.lang.ref.WeakReference;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -39,9 +38,7 @@ public final class Team {
     }
   }
 
-  /** Each is held by its ranks, from before the first has joined. */
-  private final Map<String, WeakReference<Team>> children = new HashMap<>();
-
+  private final Teams<String> children = new Teams<>();
   private final boolean isWhole;
   private final String number;
   private final Set<Integer> joining = new HashSet<>();
@@ -217,15 +214,8 @@ public final class Team {
     return child(childNumber, false);
   }
 
-  private synchronized Team child(String childNumber, boolean whole) {
-    children.values().removeIf(child -> child.refersTo(null));
-    WeakReference<Team> known = children.get(childNumber);
-    Team child = known == null ? null : known.get();
-    if (child == null) {
-      child = new Team(childNumber, whole);
-      children.put(childNumber, new WeakReference<>(child));
-    }
-    return child;
+  private Team child(String childNumber, boolean whole) {
+    return children.get(childNumber, () -> new Team(childNumber, whole));
   }
 
   /**
