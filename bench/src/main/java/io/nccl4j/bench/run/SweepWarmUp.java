@@ -73,6 +73,7 @@ final class SweepWarmUp {
   private final Crew crew;
   private final Timing timing;
   private double budget;
+  private boolean isFirst = true;
 
   /** Warms up {@code ranks}. */
   SweepWarmUp(Options options, RankSet ranks, Crew crew, Timing timing) {
@@ -87,13 +88,20 @@ final class SweepWarmUp {
     budget = FIRST_BUDGET * (oneHost ? Math.clamp(budgets, 1, MOST_BUDGETS) : MOST_BUDGETS);
   }
 
-  /** Runs both warm-ups, or none with {@code -w 0}; {@code cases} tells what a size means. */
-  void run(LongFunction<Case> cases) {
+  /**
+   * Runs both warm-ups, or none with {@code -w 0}.
+   *
+   * @param cases tells what a size means
+   * @param rehearsal measures the first size for nothing: what surrounds the timed operations takes
+   *     branches that they do not, for which compiled code is thrown away
+   */
+  void run(LongFunction<Case> cases, Runnable rehearsal) {
     if (!options.isCareful()) {
       return;
     }
     long[] doublings = options.sweep().doublings().toArray();
-    compile(sizesToCompile(doublings), cases);
+    compile(sizesToCompile(doublings), cases, isFirst ? rehearsal : () -> {});
+    isFirst = false;
     budget = LATER_BUDGET;
     for (long size : doublings) {
       ranks.prepare(cases.apply(size), false, options.warmup());
@@ -107,7 +115,7 @@ final class SweepWarmUp {
     return measured.length <= doublings.length ? measured : doublings;
   }
 
-  private void compile(long[] sizes, LongFunction<Case> cases) {
+  private void compile(long[] sizes, LongFunction<Case> cases, Runnable rehearsal) {
     double kept = budget * SECOND_TIME;
     double left = budget - kept;
     // Operations that go the same way, but many in a short time: what surrounds the loops over data
@@ -119,10 +127,13 @@ final class SweepWarmUp {
       // operation takes a thousand times what it takes later. The next ones have less to do.
       left -= compile(cases.apply(sizes[i]), left / Math.min(sizes.length - i, SHARES));
     }
+    rehearsal.run();
     // The first operation that goes another way takes branches that none has taken before, for
     // which code of smaller ones was thrown away.
     left = Math.max(left, 0) + kept;
-    for (int i = 0; i < sizes.length - 1 && sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
+    for (int i = 0;
+        (i == 0 || i < sizes.length - 1) && sizes[i] <= MOST_CODE_BYTES && left > 0;
+        i++) {
       left -= compile(cases.apply(sizes[i]), left / SHARES);
     }
   }

@@ -32,6 +32,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.function.LongFunction;
 import java.util.stream.IntStream;
 import org.apache.commons.statistics.descriptive.Median;
 import org.apache.logging.log4j.LogManager;
@@ -217,11 +218,16 @@ final class Worker {
   private void runSizes(
       DataType type, ReduceOp.Kind op, int root, TestData data, List<SizeResult> results) {
     Contents contents = new Contents(type, kernels);
-    warmUp.run(bytes -> Case.of(program, type, op, root, nranks, bytes));
-    if (listener != null && options.isCareful() && firstLine.isEmpty()) {
-      // Now that the compilers have time for it.
-      LineProbe.warmUp();
-    }
+    LongFunction<Case> cases = bytes -> Case.of(program, type, op, root, nranks, bytes);
+    warmUp.run(
+        cases,
+        () -> {
+          if (listener != null) {
+            LineProbe.warmUp();
+          }
+          Rounds unlisted = new Rounds(options, ranks, crew, timing, null);
+          measured(cases.apply(options.sweep().minBytes()), data, contents, unlisted);
+        });
     lastLine = lineNanos();
     firstLine = firstLine.isPresent() ? firstLine : lastLine;
     for (long cycle = 0; cycle < method.cycles() || method.cycles() == 0; cycle++) {
@@ -230,8 +236,7 @@ final class Worker {
           .sizes()
           .forEach(
               bytes -> {
-                Case size = Case.of(program, type, op, root, nranks, bytes);
-                SizeResult result = measured(size, data, contents);
+                SizeResult result = measured(cases.apply(bytes), data, contents, rounds);
                 if (method.cycles() > 0) {
                   results.add(result);
                 }
@@ -242,9 +247,9 @@ final class Worker {
     }
   }
 
-  private SizeResult measured(Case size, TestData data, Contents contents) {
-    Measurement outOfPlace = measure(size, data, contents, false);
-    Measurement inPlace = program.inPlace() ? measure(size, data, contents, true) : null;
+  private SizeResult measured(Case size, TestData data, Contents contents, Rounds timed) {
+    Measurement outOfPlace = measure(size, data, contents, timed, false);
+    Measurement inPlace = program.inPlace() ? measure(size, data, contents, timed, true) : null;
     return new SizeResult(
         size.size(),
         size.shape().count(),
@@ -258,15 +263,16 @@ final class Worker {
         LocalDateTime.now(clock));
   }
 
-  private Measurement measure(Case size, TestData data, Contents contents, boolean inPlace) {
+  private Measurement measure(
+      Case size, TestData data, Contents contents, Rounds timed, boolean inPlace) {
     int slices = options.iterations() * method.aggregated();
     ranks.prepare(size, inPlace, options.rotate() ? slices : 1);
     for (LocalRank rank : ranks) {
       contents.write(rank.send(0), program.sent(size, data, rank.rank(), TIMING_SEED));
     }
     timing.nanos(1, options.blocking());
-    rounds.run();
-    double micros = rounds.medianMicros();
+    timed.run();
+    double micros = timed.medianMicros();
     double algBw = size.algorithmBandwidth(micros / 1e6);
     IterationTimes iterations = method.perIteration() ? eachIteration() : null;
     OptionalLong wrong =
@@ -278,8 +284,8 @@ final class Worker {
         algBw,
         size.busBandwidth(algBw),
         wrong,
-        rounds.micros(),
-        rounds.medianIssueMicros(),
+        timed.micros(),
+        timed.medianIssueMicros(),
         iterations);
   }
 
