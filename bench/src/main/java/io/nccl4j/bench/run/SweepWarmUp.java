@@ -8,7 +8,8 @@ import java.util.function.LongFunction;
 /**
  * What runs untimed before the first size. First the just-in-time compilers get to work: operations
  * of each size are repeated until they get no faster, which nccl-tests, compiled ahead of time,
- * does not need. Then each size gets the warm-up operations of {@code -w}.
+ * does not need. Then each size gets the warm-up operations of {@code -w}, a measurement is
+ * rehearsed, and small sizes are repeated once more.
  *
  * <p>All ranks run the same number of operations, because they decide by times all of them know.
  */
@@ -73,7 +74,7 @@ final class SweepWarmUp {
   private final Crew crew;
   private final Timing timing;
   private double budget;
-  private boolean isFirst = true;
+  private boolean isRehearsed;
 
   /** Warms up {@code ranks}. */
   SweepWarmUp(Options options, RankSet ranks, Crew crew, Timing timing) {
@@ -92,21 +93,26 @@ final class SweepWarmUp {
    * Runs both warm-ups, or none with {@code -w 0}.
    *
    * @param cases tells what a size means
-   * @param rehearsal measures the first size for nothing: what surrounds the timed operations takes
-   *     branches that they do not, for which compiled code is thrown away
+   * @param rehearsal measures the first size for nothing, the first time
    */
   void run(LongFunction<Case> cases, Runnable rehearsal) {
     if (!options.isCareful()) {
       return;
     }
     long[] doublings = options.sweep().doublings().toArray();
-    compile(sizesToCompile(doublings), cases, isFirst ? rehearsal : () -> {});
-    isFirst = false;
-    budget = LATER_BUDGET;
+    long[] sizes = sizesToCompile(doublings);
+    double kept = budget * SECOND_TIME;
+    double left = compile(sizes, cases, budget - kept);
     for (long size : doublings) {
       ranks.prepare(cases.apply(size), false, options.warmup());
       timing.nanos(options.warmup(), options.blocking());
     }
+    if (!isRehearsed) {
+      rehearsal.run();
+      isRehearsed = true;
+    }
+    compileAgain(sizes, cases, left + kept);
+    budget = LATER_BUDGET;
   }
 
   /** What is measured, or the doublings where these are fewer. */
@@ -115,9 +121,9 @@ final class SweepWarmUp {
     return measured.length <= doublings.length ? measured : doublings;
   }
 
-  private void compile(long[] sizes, LongFunction<Case> cases, Runnable rehearsal) {
-    double kept = budget * SECOND_TIME;
-    double left = budget - kept;
+  /** Returns what is left of the budget. */
+  private double compile(long[] sizes, LongFunction<Case> cases, double most) {
+    double left = most;
     // Operations that go the same way, but many in a short time: what surrounds the loops over data
     // is compiled by then, and the loops are not interpreted for long.
     left -= compile(cases.apply(Math.min(sizes[0], SMALL_BYTES)), left / 2);
@@ -127,13 +133,16 @@ final class SweepWarmUp {
       // operation takes a thousand times what it takes later. The next ones have less to do.
       left -= compile(cases.apply(sizes[i]), left / Math.min(sizes.length - i, SHARES));
     }
-    rehearsal.run();
-    // The first operation that goes another way takes branches that none has taken before, for
-    // which code of smaller ones was thrown away.
-    left = Math.max(left, 0) + kept;
-    for (int i = 0;
-        (i == 0 || i < sizes.length - 1) && sizes[i] <= MOST_CODE_BYTES && left > 0;
-        i++) {
+    return Math.max(left, 0);
+  }
+
+  /**
+   * Code is thrown away when it takes a branch that it never took before: of the first operation
+   * that goes another way, of sizes in between, of what surrounds the timed operations.
+   */
+  private void compileAgain(long[] sizes, LongFunction<Case> cases, double most) {
+    double left = most;
+    for (int i = 0; i < sizes.length && sizes[i] <= MOST_CODE_BYTES && left > 0; i++) {
       left -= compile(cases.apply(sizes[i]), left / SHARES);
     }
   }
