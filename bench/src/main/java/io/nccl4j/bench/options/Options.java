@@ -97,8 +97,8 @@ public record Options(
   }
 
   /**
-   * Whether to keep the compilers out of the figures: to warm them up, to wait for them, and to
-   * repeat what is short.
+   * Whether the just-in-time compilers' work is kept out of the figures: by a warm-up, by waiting
+   * for the compilers, and by repeating what is short.
    */
   public boolean isCareful() {
     return warmup > 0;

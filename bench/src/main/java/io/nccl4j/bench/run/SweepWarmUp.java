@@ -90,10 +90,10 @@ final class SweepWarmUp {
   }
 
   /**
-   * Runs both warm-ups, or none with {@code -w 0}.
+   * Runs all of it, or nothing with {@code -w 0}.
    *
    * @param cases tells what a size means
-   * @param rehearsal measures the first size for nothing, the first time
+   * @param rehearsal measures the first size and drops the result; runs once, for the first cases
    */
   void run(LongFunction<Case> cases, Runnable rehearsal) {
     if (!options.isCareful()) {
@@ -102,7 +102,7 @@ final class SweepWarmUp {
     long[] doublings = options.sweep().doublings().toArray();
     long[] sizes = sizesToCompile(doublings);
     double kept = budget * SECOND_TIME;
-    double left = compile(sizes, cases, budget - kept);
+    double left = compileAll(sizes, cases, budget - kept);
     for (long size : doublings) {
       ranks.prepare(cases.apply(size), false, options.warmup());
       timing.nanos(options.warmup(), options.blocking());
@@ -121,8 +121,8 @@ final class SweepWarmUp {
     return measured.length <= doublings.length ? measured : doublings;
   }
 
-  /** Returns what is left of the budget. */
-  private double compile(long[] sizes, LongFunction<Case> cases, double most) {
+  /** Has all sizes compiled, in {@code most} nanoseconds at most; returns what is left of them. */
+  private double compileAll(long[] sizes, LongFunction<Case> cases, double most) {
     double left = most;
     // Operations that go the same way, but many in a short time: what surrounds the loops over data
     // is compiled by then, and the loops are not interpreted for long.
@@ -137,8 +137,9 @@ final class SweepWarmUp {
   }
 
   /**
-   * Code is thrown away when it takes a branch that it never took before: of the first operation
-   * that goes another way, of sizes in between, of what surrounds the timed operations.
+   * Repeats small sizes. Compiled code that takes a branch for the first time is thrown away:
+   * because of the first operation that goes another way, of sizes in between, or of what surrounds
+   * the timed operations.
    */
   private void compileAgain(long[] sizes, LongFunction<Case> cases, double most) {
     double left = most;

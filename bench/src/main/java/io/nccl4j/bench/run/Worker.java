@@ -225,6 +225,7 @@ final class Worker {
           if (listener != null) {
             LineProbe.warmUp();
           }
+          // Without turns: the other run may be of a version that has no rehearsal.
           Rounds unlisted = new Rounds(options, ranks, crew, timing, null);
           measured(cases.apply(options.sweep().minBytes()), data, contents, unlisted);
         });

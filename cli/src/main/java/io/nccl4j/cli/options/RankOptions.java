@@ -88,7 +88,7 @@ public final class RankOptions {
       defaultValue = "0",
       description =
           "Measure kernels of allreduce or alltoall that communicate by themselves: 1 through"
-              + " memory, 2 likewise, 16 bytes at a time; 3 and 4 by multicast for allreduce,"
+              + " memory; 2 the same, 16 bytes at a time; 3 and 4 by multicast for allreduce,"
               + " through the network for alltoall. They need -R 2. 0 measures NCCL's operations;"
               + " default ${DEFAULT-VALUE}.")
   private int deviceImplementation;
