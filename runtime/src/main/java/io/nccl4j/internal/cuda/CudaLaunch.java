@@ -8,14 +8,15 @@ import io.nccl4j.internal.cuda.nccl.NcclCalls;
 import io.nccl4j.internal.cuda.nccl.NcclHandle;
 import io.nccl4j.internal.cuda.nccl.NcclResults;
 import io.nccl4j.internal.spi.Interrupts;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Hands works to NCCL: a plan of one at once, or the plans of a group between NCCL's group calls.
- * One object per thread, used again. The ranks of a group are guarded from their first work to the
- * end, so that nobody aborts one in between.
+ * Hands works to NCCL: a plan by itself, or the plans of a group of several streams or ranks
+ * between NCCL's group calls. One object per thread, used again. The ranks of a group are guarded
+ * from their first work to the end, so that nobody aborts one in between.
  */
 final class CudaLaunch {
   private static final ThreadLocal<CudaLaunch> THREADS = ThreadLocal.withInitial(CudaLaunch::new);
@@ -33,45 +34,102 @@ final class CudaLaunch {
   }
 
   /**
-   * Starts a single work.
+   * Starts a plan of one rank: a work as it is, several as a group of NCCL's.
    *
    * @throws NcclException if NCCL refuses it; the communicator has failed then
    */
-  static void one(CudaStream stream, CudaWork work) {
-    CudaRank rank = work.rank;
+  static void one(CudaStream stream, CudaWork plan) {
+    CudaRank rank = plan.rank;
     CudaHealth health = rank.health();
     NcclHandle nccl = rank.nccl();
+    MemorySegment handle = stream.handle();
     int result;
-    NcclException refused = null;
+    NcclException refused;
     nccl.guard().enter();
     try {
       if (health.failure() != null) {
-        work.broken();
-        work.free();
+        drop(plan);
         rank.requireReady();
       }
-      rank.deadlines().callBegins(work);
-      result = NcclCalls.issue(work, rank.self(), stream.handle());
-      if (NcclResults.isFailure(result)) {
-        refused = NcclResults.failure(result, work.describe());
+      if (plan.next == null) {
+        refused = null;
+        result = issue(plan, handle);
+        if (NcclResults.isFailure(result)) {
+          refused = NcclResults.failure(result, plan.describe());
+        }
+      } else {
+        noteGroup(plan, rank, collectives(plan, rank));
+        result = Nccl.ncclGroupStart();
+        refused = NcclResults.isFailure(result) ? notStarted(result) : issueAll(plan, handle);
+        if (!NcclResults.isFailure(result)) {
+          result = Nccl.ncclGroupEnd();
+          refused =
+              refused != null || !NcclResults.isFailure(result) ? refused : notEnded(result, plan);
+        }
       }
     } finally {
       rank.deadlines().callEnds();
       nccl.guard().leave();
     }
     if (refused == null) {
-      if (rank.pending().launched(work, result)) {
-        stream.launchesFrom(rank.pending());
-      }
-      stream.launched(work);
+      launched(stream, plan, result);
       return;
     }
     health.fail(refused);
-    rank.pending().completed(work);
-    work.broken();
-    work.free();
+    drop(plan);
     NcclException cause = health.failure();
     throw cause == null || cause == refused ? refused : Interrupts.toCaller(cause);
+  }
+
+  private static int issue(CudaWork work, MemorySegment stream) {
+    work.rank.deadlines().callBegins(work);
+    return NcclCalls.issue(work, work.rank.self(), stream);
+  }
+
+  /** Issues the works of a plan, within a group of NCCL's; what it refuses, or null. */
+  private static @Nullable NcclException issueAll(CudaWork plan, MemorySegment stream) {
+    for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
+      int result = issue(work, stream);
+      if (NcclResults.isFailure(result)) {
+        return NcclResults.failure(result, work.describe());
+      }
+    }
+    return null;
+  }
+
+  private static NcclException notStarted(int result) {
+    return NcclResults.failure(result, "ncclGroupStart");
+  }
+
+  private static NcclException notEnded(int result, CudaWork first) {
+    return NcclResults.failure(result, "a group that begins with " + first.describe());
+  }
+
+  /** Notes what NCCL has accepted. */
+  private static void launched(CudaStream stream, CudaWork plan, int result) {
+    for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
+      if (work.rank.pending().launched(work, result)) {
+        stream.launchesFrom(work.rank.pending());
+      }
+    }
+    stream.launched(plan);
+  }
+
+  private static int collectives(CudaWork plan, CudaRank rank) {
+    int count = 0;
+    for (CudaWork work = plan; work != null; work = (CudaWork) work.next) {
+      count += work.rank == rank && work.isCollective() ? 1 : 0;
+    }
+    return count;
+  }
+
+  /** NCCL fuses the collectives of a group, so that all ranks need the same groups. */
+  private static void noteGroup(CudaWork plan, CudaRank rank, int size) {
+    for (CudaWork work = plan; size > 1 && work != null; work = (CudaWork) work.next) {
+      if (work.rank == rank && work.isCollective()) {
+        rank.ledger().noteGroup(work.seq, size);
+      }
+    }
   }
 
   // ---- groups
@@ -123,20 +181,13 @@ final class CudaLaunch {
     }
   }
 
-  /** NCCL fuses the collectives of a group, so that all ranks need the same groups. */
   private void noteGroup(CudaRank rank) {
     int size = 0;
     for (int i = 0; i < plans.size(); i++) {
-      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        size += work.rank == rank && work.isCollective() ? 1 : 0;
-      }
+      size += collectives(plans.get(i), rank);
     }
-    for (int i = 0; i < plans.size() && size > 1; i++) {
-      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        if (work.rank == rank && work.isCollective()) {
-          rank.ledger().noteGroup(work.seq, size);
-        }
-      }
+    for (int i = 0; i < plans.size(); i++) {
+      noteGroup(plans.get(i), rank, size);
     }
   }
 
@@ -157,30 +208,24 @@ final class CudaLaunch {
   private int call() {
     int result = Nccl.ncclGroupStart();
     if (NcclResults.isFailure(result)) {
-      failure = NcclResults.failure(result, "ncclGroupStart");
+      failure = notStarted(result);
       return result;
     }
     for (int i = 0; i < plans.size() && failure == null; i++) {
-      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        work.rank.deadlines().callBegins(work);
-        result = NcclCalls.issue(work, work.rank.self(), streamOfPlan.get(i).handle());
-        if (NcclResults.isFailure(result)) {
-          failure = NcclResults.failure(result, work.describe());
-          break;
-        }
-      }
+      failure = issueAll(plans.get(i), streamOfPlan.get(i).handle());
     }
     result = Nccl.ncclGroupEnd();
     if (failure == null && NcclResults.isFailure(result)) {
-      failure =
-          NcclResults.failure(result, "a group that begins with " + plans.getFirst().describe());
+      failure = notEnded(result, plans.getFirst());
     }
     return result;
   }
 
   private void finish(int result, @Nullable NcclException thrown) {
     if (thrown == null) {
-      noteLaunches(result);
+      for (int i = 0; i < plans.size(); i++) {
+        launched(streamOfPlan.get(i), plans.get(i), result);
+      }
     } else {
       guarded.forEach(rank -> rank.health().fail(thrown));
       plans.forEach(CudaLaunch::drop);
@@ -191,18 +236,6 @@ final class CudaLaunch {
     streamOfPlan.clear();
     guarded.clear();
     failure = null;
-  }
-
-  private void noteLaunches(int result) {
-    for (int i = 0; i < plans.size(); i++) {
-      CudaStream stream = streamOfPlan.get(i);
-      for (CudaWork work = plans.get(i); work != null; work = (CudaWork) work.next) {
-        if (work.rank.pending().launched(work, result)) {
-          stream.launchesFrom(work.rank.pending());
-        }
-      }
-      stream.launched(plans.get(i));
-    }
   }
 
   private static void drop(CudaWork plan) {

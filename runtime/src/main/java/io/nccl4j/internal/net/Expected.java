@@ -22,6 +22,11 @@ public final class Expected<R extends Request> {
     return null;
   }
 
+  /** Whether no data is waited for. */
+  public boolean isEmpty() {
+    return receives.isEmpty();
+  }
+
   /** Nothing will come. */
   public void fail() {
     for (R receive : receives) {

@@ -199,8 +199,7 @@ public final class GroupScope implements Group {
         return false;
       }
     }
-    StreamEngine<?> engine = streamOf(first).engine();
-    return !engine.isCapturing() && !engine.startsTogether();
+    return !streamOf(first).isCapturing();
   }
 
   private void launchPlain() {

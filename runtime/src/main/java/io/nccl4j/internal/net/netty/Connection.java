@@ -202,8 +202,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     if (verdict == Handshake.TAKE_MINE) {
       port.refused(this, to);
     } else if (verdict == Handshake.WELCOME) {
-      peer = to;
-      stage = Stage.FRAMES;
+      frames(to);
       port.opened(this, to);
     } else {
       lose("it gave no verdict");
@@ -212,10 +211,16 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   /** This end accepts it, as the connection to {@code from}. */
   void welcome(Peer other) {
-    peer = other;
     proved = null;
-    stage = Stage.FRAMES;
+    frames(other);
     say(verdict(Handshake.WELCOME));
+  }
+
+  /** From now on frames come. */
+  private void frames(Peer sender) {
+    peer = sender;
+    stage = Stage.FRAMES;
+    destination.expects(sender.receives());
   }
 
   /** This end has dialed as well, and that connection counts. */

@@ -1,5 +1,6 @@
 package io.nccl4j.internal.net.netty;
 
+import io.nccl4j.internal.net.Expected;
 import io.nccl4j.internal.net.Port;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.ByteBufAllocator;
@@ -16,8 +17,14 @@ import org.jspecify.annotations.Nullable;
  * to a buffer for headers and small messages.
  */
 final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.ExtendedHandle {
-  /** Holds the largest small message and some more; data that follows a header is copied. */
+  /** Holds the largest small message and some more. */
   private static final int BUFFER_BYTES = 2 * Port.SMALL_BYTES;
+
+  /**
+   * As much is read to the buffer at first while data is expected. What follows its header there
+   * has to be copied: the less, the better.
+   */
+  private static final int HEADERS_BYTES = 1 << 10;
 
   /** As much as is read straight to memory at once, which keeps it in a processor's cache. */
   private static final int PART_BYTES = 256 << 10;
@@ -27,6 +34,13 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
 
   private final ByteBuf buffer;
   private final MemorySegment memory;
+
+  /** The buffer's first bytes, for headers alone. */
+  private final ByteBuf headers;
+
+  /** What is expected of the other end; null while nothing is. */
+  private @Nullable Expected<Transfer> expected;
+
   private @Nullable Transfer data;
 
   /** The next part of its memory. */
@@ -40,11 +54,12 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
     ByteBuffer direct = ByteBuffer.allocateDirect(BUFFER_BYTES);
     buffer = Unpooled.wrappedBuffer(direct).clear();
     memory = MemorySegment.ofBuffer(direct);
+    headers = Unpooled.wrappedBuffer(direct.slice(0, HEADERS_BYTES)).clear();
   }
 
-  /** What was read and not looked at yet. */
-  ByteBuf buffer() {
-    return buffer;
+  /** The other end may send data from now on: what waits for it is in {@code receives}. */
+  void expects(Expected<Transfer> receives) {
+    expected = receives;
   }
 
   /** The buffer's memory, by the same indices. */
@@ -74,6 +89,7 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
   void close() {
     data(null);
     buffer.release();
+    headers.release();
   }
 
   @Override
@@ -92,9 +108,19 @@ final class Destination implements RecvByteBufAllocator, RecvByteBufAllocator.Ex
       attempted = part.capacity();
       return part.retain().clear();
     }
+    ByteBuf next = nextBuffer();
+    attempted = next.writableBytes();
+    return next.retain();
+  }
+
+  /** The buffer behind what was read and not looked at yet. */
+  private ByteBuf nextBuffer() {
+    if (headers.isReadable()) {
+      buffer.setIndex(headers.readerIndex(), headers.writerIndex());
+    }
+    headers.clear();
     buffer.discardReadBytes();
-    attempted = buffer.writableBytes();
-    return buffer.retain();
+    return buffer.isReadable() || expected == null || expected.isEmpty() ? buffer : headers;
   }
 
   @Override
