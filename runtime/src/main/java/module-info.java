@@ -9,6 +9,7 @@ module io.nccl4j.runtime {
   requires static io.netty.handler;
   requires static io.netty.transport;
   requires static io.netty.transport.classes.epoll;
+  requires static io.netty.transport.unix.common;
   requires static java.management;
   requires static jdk.jfr;
   requires static transitive org.jspecify;

@@ -192,25 +192,31 @@ public final class Span extends Outside {
     }
     try {
       wire.call(w);
+      check();
       if (all && leading == null && suspicion == null) {
-        check();
         return Step.DONE;
       }
-      int moved = cell.poll();
-      check();
-      if (suspicion != null) {
-        w.blockedOn = suspicion.peer;
-        return moved > 0 ? Step.MOVED : Step.BLOCKED;
+      // First what this rank has for others: it leaves before anything is read.
+      int result = suspicion == null ? step(w, engine, all ? leading : null) : Step.BLOCKED;
+      if (result == Step.BLOCKED) {
+        result = poll(w);
+        if (result == Step.MOVED && suspicion == null) {
+          result = step(w, engine, all ? leading : null);
+          result = result == Step.BLOCKED ? Step.MOVED : result;
+        }
       }
-      int result =
-          all && leading != null
-              ? leading.step(w, engine, piece(w), isStaged(w))
-              : pairs.step(w, engine, isLast(w));
       check();
-      return result == Step.BLOCKED ? blocked(w, moved) : result;
+      return result;
     } finally {
       disown();
     }
+  }
+
+  /** Gets on with a collective that {@code leading} carries, or pairs of ranks if it is null. */
+  private int step(EngineWork w, CollectiveEngine engine, @Nullable CarriedExchange leading) {
+    return leading != null
+        ? leading.step(w, engine, piece(w), isStaged(w))
+        : pairs.step(w, engine, isLast(w));
   }
 
   private static boolean isLast(EngineWork w) {
@@ -223,21 +229,25 @@ public final class Span extends Outside {
       return Step.BLOCKED;
     }
     try {
-      int moved = cell.poll();
       check();
       w.blockedOn = w.root;
-      if (isNew(w) && !beginMessage(w)) {
-        return blocked(w, moved);
-      }
-      if (wire.isDone(wire.at(transfer(w)))) {
-        check();
+      if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
         return Step.DONE;
       }
+      int result = poll(w);
+      if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
+        result = Step.DONE;
+      }
       check();
-      return blocked(w, moved);
+      return result;
     } finally {
       disown();
     }
+  }
+
+  /** Whether a message has begun; begins it if it can. */
+  private boolean isUnderWay(EngineWork w) {
+    return !isNew(w) || beginMessage(w);
   }
 
   /** Operations of a lane begin in their order, which streams may not keep by themselves. */
@@ -260,14 +270,17 @@ public final class Span extends Outside {
     return true;
   }
 
-  private int blocked(EngineWork w, int moved) {
-    if (moved > 0) {
+  /** Lets leave what there is, and takes what has come: {@link Step#MOVED} if something has. */
+  private int poll(EngineWork w) {
+    if (cell.poll() > 0) {
+      check();
       return Step.MOVED;
     }
-    int peer = w.blockedOn;
+    int peer = suspicion == null ? w.blockedOn : suspicion.peer;
+    w.blockedOn = peer;
     if (peer >= 0 && isElsewhere(peer)) {
       String ended = port.error(peer);
-      if (ended != null && lostAt == 0) {
+      if (ended != null && lostAt == 0 && suspicion == null) {
         if (cell.poll() > 0) {
           // What it sent before it ended may say why.
           return Step.MOVED;

@@ -57,6 +57,10 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final Channel channel;
   private final Handshake handshake;
   private final @Nullable TlsStream tls;
+
+  /** What frames go through where nothing waits in the channel; null if only that gets at it. */
+  private final @Nullable BareSocket socket;
+
   private final Destination destination = new Destination();
   private final FrameBuffer frames = new FrameBuffer();
   private final long since = System.nanoTime();
@@ -76,6 +80,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
    * A connection that has said nothing yet.
    *
    * @param tls what it goes through; null if that is nothing
+   * @param socket the channel's, if there is no TLS
    * @param dialed whom this end has dialed; null if it was dialed
    */
   Connection(
@@ -83,10 +88,12 @@ final class Connection extends ChannelInboundHandlerAdapter {
       Channel channel,
       NetworkConfig config,
       @Nullable TlsStream tls,
+      @Nullable BareSocket socket,
       @Nullable Peer dialed) {
     this.port = port;
     this.channel = channel;
     this.tls = tls;
+    this.socket = socket;
     this.dialed = dialed;
     handshake = new Handshake(config);
     stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
@@ -291,8 +298,38 @@ final class Connection extends ChannelInboundHandlerAdapter {
   /** Lets leave what was sent. */
   void flush() {
     isUnflushed = false;
-    writeFrames();
-    channel.flush();
+    if (socket != null && isEmpty(channel)) {
+      writeStraight(socket);
+    } else {
+      writeFrames();
+      channel.flush();
+    }
+  }
+
+  /** Writes frames without the channel, which gets what the system does not take. */
+  private void writeStraight(BareSocket to) {
+    ByteBuf together = frames.take();
+    if (together == null) {
+      return;
+    }
+    int bytes = together.readableBytes();
+    int written = 0;
+    try {
+      written = to.write(together.internalNioBuffer(together.readerIndex(), bytes));
+    } catch (IOException e) {
+      LOG.debug("{}: the channel will find out, too: {}", channel, e.getMessage());
+    }
+    if (written == bytes) {
+      together.release();
+    } else {
+      channel.writeAndFlush(together.skipBytes(Math.max(written, 0)), channel.voidPromise());
+    }
+  }
+
+  /** Whether nothing that was written to the channel is still there. */
+  private static boolean isEmpty(Channel channel) {
+    ChannelOutboundBuffer unsent = channel.unsafe().outboundBuffer();
+    return unsent != null && unsent.totalPendingWriteBytes() == 0;
   }
 
   /** Whether the system has taken all that was sent. */
@@ -315,9 +352,47 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   // ---- receiving
 
+  /**
+   * Reads what has come without Netty's loop.
+   *
+   * @return whether that loop has nothing to do for this connection
+   */
+  boolean read() {
+    if (socket == null || stage != Stage.FRAMES) {
+      return false;
+    }
+    int read;
+    destination.reset(channel.config());
+    do {
+      ByteBuf to = destination.allocate(channel.alloc());
+      read = read(socket, to);
+      if (read <= 0) {
+        to.release();
+      } else {
+        destination.lastBytesRead(read);
+        destination.incMessagesRead(1);
+        take(to.writerIndex(to.writerIndex() + read));
+      }
+    } while (read > 0 && stage == Stage.FRAMES && destination.continueReading());
+    return read >= 0 && stage == Stage.FRAMES && isEmpty(channel);
+  }
+
+  private int read(BareSocket from, ByteBuf to) {
+    try {
+      return from.read(to.internalNioBuffer(to.writerIndex(), to.writableBytes()));
+    } catch (IOException e) {
+      // Told to this connection, as the channel tells it.
+      channel.pipeline().fireExceptionCaught(e);
+      return -1;
+    }
+  }
+
   @Override
   public void channelRead(ChannelHandlerContext context, Object read) {
-    ByteBuf bytes = (ByteBuf) read;
+    take((ByteBuf) read);
+  }
+
+  private void take(ByteBuf bytes) {
     try {
       Transfer data = destination.data();
       if (data != null) {

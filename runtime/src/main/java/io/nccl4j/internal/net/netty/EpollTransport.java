@@ -9,6 +9,9 @@ import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.socket.ServerSocketChannel;
 import io.netty.channel.socket.SocketChannel;
+import io.netty.channel.unix.FileDescriptor;
+import java.io.IOException;
+import java.nio.ByteBuffer;
 
 /** By Netty's natives for Linux, which take none of the locks of Java's channels. */
 final class EpollTransport implements Transport {
@@ -37,6 +40,22 @@ final class EpollTransport implements Transport {
   @Override
   public SocketChannel newSocket() {
     return new EpollSocketChannel();
+  }
+
+  @Override
+  public BareSocket bare(SocketChannel channel) {
+    FileDescriptor descriptor = ((EpollSocketChannel) channel).fd();
+    return new BareSocket() {
+      @Override
+      public int read(ByteBuffer buffer) throws IOException {
+        return descriptor.read(buffer, buffer.position(), buffer.limit());
+      }
+
+      @Override
+      public int write(ByteBuffer buffer) throws IOException {
+        return descriptor.write(buffer, buffer.position(), buffer.limit());
+      }
+    };
   }
 
   @Override

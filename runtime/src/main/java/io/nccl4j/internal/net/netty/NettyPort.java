@@ -28,6 +28,12 @@ import org.jspecify.annotations.Nullable;
 final class NettyPort implements Port {
   private static final int BACKLOG = 1024;
 
+  /** Reading from each of more connections takes longer than asking the system which have data. */
+  private static final int FEW_CONNECTIONS = 4;
+
+  /** Netty's loop looks after all else so often, while connections are read without it. */
+  private static final long LOOP_NANOS = 20_000;
+
   private static final Landing NOBODY =
       (peer, tag, memory, offset, bytes) -> {
         throw new IllegalStateException("a message has come outside of a poll");
@@ -52,11 +58,15 @@ final class NettyPort implements Port {
   /** Peers that will connect themselves, since both ends have dialed. */
   private final List<Peer> promises = new ArrayList<>();
 
+  /** Connections that carry messages. */
+  private final List<Connection> open = new ArrayList<>();
+
   /** Connections that have messages which have not left. */
   private final List<Connection> unflushed = new ArrayList<>();
 
   private Landing landing = NOBODY;
   private int moved;
+  private long looped;
   private int failures;
   private boolean isClosed;
 
@@ -126,7 +136,8 @@ final class NettyPort implements Port {
   /** Makes a channel one of this port's connections; {@code to} is null if it was dialed. */
   private Connection adopt(SocketChannel channel, @Nullable Peer to) {
     TlsStream tls = identity == null ? null : new TlsStream(identity.engine(to != null));
-    Connection connection = new Connection(this, channel, config, tls, to);
+    BareSocket socket = identity == null ? transport.bare(channel) : null;
+    Connection connection = new Connection(this, channel, config, tls, socket, to);
     channel.config().setOption(ChannelOption.TCP_NODELAY, true);
     // What has come is read before the connection is given up.
     channel.config().setOption(ChannelOption.AUTO_CLOSE, false);
@@ -208,6 +219,7 @@ final class NettyPort implements Port {
       connection.keepAlive(transport);
       peer.watch(connection);
     } else {
+      open.add(connection);
       peer.opened(connection);
     }
   }
@@ -220,6 +232,7 @@ final class NettyPort implements Port {
   /** A connection has ended. */
   void forget(Connection connection) {
     strangers.remove(connection);
+    open.remove(connection);
     unflushed.remove(connection);
   }
 
@@ -385,8 +398,11 @@ final class NettyPort implements Port {
     landing = to;
     try {
       flushAll();
-      loop.run();
-      if (!strangers.isEmpty() || !promises.isEmpty()) {
+      boolean isRead = readAll();
+      long now = System.nanoTime();
+      if (!isRead || now - looped > LOOP_NANOS) {
+        looped = now;
+        loop.run();
         dropLate();
       }
     } finally {
@@ -395,8 +411,24 @@ final class NettyPort implements Port {
     return moved;
   }
 
+  /** Reads from all connections without Netty's loop; whether that has nothing else to do now. */
+  private boolean readAll() {
+    if (open.isEmpty() || open.size() > FEW_CONNECTIONS) {
+      return false;
+    }
+    boolean done = strangers.isEmpty() && promises.isEmpty() && !loop.hasTasks();
+    for (int i = open.size() - 1; i >= 0; i--) {
+      // One that ends is taken out.
+      done &= i < open.size() && open.get(i).read();
+    }
+    return done;
+  }
+
   /** Ends connections whose other end takes too long to prove itself, or to come at all. */
   private void dropLate() {
+    if (strangers.isEmpty() && promises.isEmpty()) {
+      return;
+    }
     long now = System.nanoTime();
     long timeout = config.connectTimeout().toNanos();
     for (Connection connection : List.copyOf(strangers)) {

@@ -9,6 +9,7 @@ import io.netty.channel.socket.nio.NioChannelOption;
 import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.channel.socket.nio.NioSocketChannel;
 import jdk.net.ExtendedSocketOptions;
+import org.jspecify.annotations.Nullable;
 
 /** By Java's channels. */
 final class NioTransport implements Transport {
@@ -32,6 +33,11 @@ final class NioTransport implements Transport {
   @Override
   public SocketChannel newSocket() {
     return new NioSocketChannel();
+  }
+
+  @Override
+  public @Nullable BareSocket bare(SocketChannel channel) {
+    return null;
   }
 
   @Override

@@ -71,6 +71,11 @@ final class OwnedLoop extends AbstractScheduledEventExecutor implements IoEventL
     runTasks();
   }
 
+  /** Whether it was given something to do besides what channels wait for. */
+  boolean hasTasks() {
+    return !tasks.isEmpty();
+  }
+
   private void runTasks() {
     Runnable task = tasks.poll();
     while (task != null) {

@@ -4,6 +4,7 @@ import io.netty.channel.ChannelConfig;
 import io.netty.channel.IoHandlerFactory;
 import io.netty.channel.socket.ServerSocketChannel;
 import io.netty.channel.socket.SocketChannel;
+import org.jspecify.annotations.Nullable;
 
 /** How Netty calls the system: by Java's channels, or by natives of its own. */
 interface Transport {
@@ -28,6 +29,9 @@ interface Transport {
 
   /** A socket that is to be connected. */
   SocketChannel newSocket();
+
+  /** The socket of one of its channels; null if only the channel gets at it. */
+  @Nullable BareSocket bare(SocketChannel channel);
 
   /**
    * After {@code seconds} of silence the system asks the other end's system; the connection is
