@@ -33,7 +33,10 @@ public interface StreamEngine<W extends Work> {
    */
   void put(W plan);
 
-  /** Whether the plans of a group are held back until all are put in: {@link #hold()}. */
+  /**
+   * Whether the plans of a group that has several are held back until all are put in: {@link
+   * #hold()}.
+   */
   default boolean startsTogether() {
     return false;
   }

@@ -28,8 +28,11 @@ import org.jspecify.annotations.Nullable;
 final class NettyPort implements Port {
   private static final int BACKLOG = 1024;
 
-  /** Reading from each of more connections takes longer than asking the system which have data. */
-  private static final int FEW_CONNECTIONS = 4;
+  /**
+   * As many are read without asking which have data: to read from one that has none takes as long
+   * as to ask and hear of one that has.
+   */
+  private static final int FEW_CONNECTIONS = 2;
 
   /** Netty's loop looks after all else so often, while connections are read without it. */
   private static final long LOOP_NANOS = 20_000;
