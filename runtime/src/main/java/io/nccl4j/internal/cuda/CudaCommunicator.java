@@ -269,6 +269,7 @@ final class CudaCommunicator extends ScheduledCommunicator<CudaWork>
 
   @Override
   public MemoryReport memory() {
+    self.memory().sweep();
     NcclMemoryStatistics now = own.isClosed() ? null : JoinMemory.statistics(calls);
     List<Line> lines = new ArrayList<>(account.lines());
     lines.addAll(JoinMemory.lines("communicator " + name() + " rank " + rank(), now, joined));
