@@ -358,7 +358,8 @@ final class Connection extends ChannelInboundHandlerAdapter {
    * @return whether that loop has nothing to do for this connection
    */
   boolean read() {
-    if (socket == null || stage != Stage.FRAMES) {
+    // Of a channel that is closed, another one may have the descriptor by now.
+    if (socket == null || stage != Stage.FRAMES || !channel.isOpen()) {
       return false;
     }
     int read;
