@@ -346,7 +346,11 @@ public final class Span extends Outside {
     Suspicion of = suspicion;
     if (of != null) {
       boolean isGone = port.error(of.peer) != null;
-      if (isGone || System.nanoTime() - of.since > WHERE_NANOS) {
+      if (isGone) {
+        // What it sent before it ended may say it.
+        int ignored = cell.poll();
+      }
+      if (suspicion == of && (isGone || System.nanoTime() - of.since > WHERE_NANOS)) {
         suspicion = null;
         found = describe(of, isGone ? "is gone" : "does not answer");
       }
