@@ -60,11 +60,14 @@ final class CudaLaunch {
       } else {
         noteGroup(plan, rank, collectives(plan, rank));
         result = Nccl.ncclGroupStart();
-        refused = NcclResults.isFailure(result) ? notStarted(result) : issueAll(plan, handle);
-        if (!NcclResults.isFailure(result)) {
+        if (NcclResults.isFailure(result)) {
+          refused = notStarted(result);
+        } else {
+          refused = issueAll(plan, handle);
           result = Nccl.ncclGroupEnd();
-          refused =
-              refused != null || !NcclResults.isFailure(result) ? refused : notEnded(result, plan);
+          if (refused == null && NcclResults.isFailure(result)) {
+            refused = notEnded(result, plan);
+          }
         }
       }
     } finally {

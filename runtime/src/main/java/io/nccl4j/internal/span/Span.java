@@ -193,11 +193,15 @@ public final class Span extends Outside {
     try {
       wire.call(w);
       check();
-      if (all && leading == null && suspicion == null) {
+      if (suspicion != null) {
+        // It goes no further: the peer's answer, or its silence, ends the operation.
+        return poll(w);
+      }
+      if (all && leading == null) {
         return Step.DONE;
       }
       // First what this rank has for others: it leaves before anything is read.
-      int result = suspicion == null ? step(w, engine, all ? leading : null) : Step.BLOCKED;
+      int result = step(w, engine, all ? leading : null);
       if (result == Step.BLOCKED) {
         result = poll(w);
         if (result == Step.MOVED && suspicion == null) {
@@ -347,7 +351,7 @@ public final class Span extends Outside {
     if (of != null) {
       boolean isGone = port.error(of.peer) != null;
       if (isGone) {
-        // What it sent before it ended may say it.
+        // What it sent before it ended may answer the question.
         int ignored = cell.poll();
       }
       if (suspicion == of && (isGone || System.nanoTime() - of.since > WHERE_NANOS)) {

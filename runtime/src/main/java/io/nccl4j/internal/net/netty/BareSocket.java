@@ -4,8 +4,8 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 
 /**
- * A connection's socket without Netty's channel around it, which takes a small message as long as
- * the system does. Neither method waits.
+ * A connection's socket, for messages that would only lose time in Netty's channel. Neither method
+ * waits.
  */
 interface BareSocket {
   /**
