@@ -541,6 +541,8 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   /** Closes it; nobody hears of that. */
   void drop() {
+    // Also one that this end has refused and the other end has closed.
+    port.forget(this);
     if (stage != Stage.NOTHING || channel.isOpen()) {
       stage = Stage.NOTHING;
       peer = null;
@@ -549,7 +551,6 @@ final class Connection extends ChannelInboundHandlerAdapter {
         unfinished.end(Port.FAILED);
         destination.data(null);
       }
-      port.forget(this);
       ChannelFuture ignored = channel.close();
     }
   }

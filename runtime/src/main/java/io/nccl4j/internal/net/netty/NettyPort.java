@@ -419,7 +419,7 @@ final class NettyPort implements Port {
     if (open.isEmpty() || open.size() > FEW_CONNECTIONS) {
       return false;
     }
-    boolean done = strangers.isEmpty() && promises.isEmpty() && !loop.hasTasks();
+    boolean done = isSettled() && !loop.hasTasks();
     for (int i = open.size() - 1; i >= 0; i--) {
       // One that ends is taken out.
       done &= i < open.size() && open.get(i).read();
@@ -427,9 +427,14 @@ final class NettyPort implements Port {
     return done;
   }
 
+  /** Whether no connection is being made. */
+  boolean isSettled() {
+    return strangers.isEmpty() && promises.isEmpty();
+  }
+
   /** Ends connections whose other end takes too long to prove itself, or to come at all. */
   private void dropLate() {
-    if (strangers.isEmpty() && promises.isEmpty()) {
+    if (isSettled()) {
       return;
     }
     long now = System.nanoTime();
