@@ -34,7 +34,7 @@ public interface StreamEngine<W extends Work> {
   void put(W plan);
 
   /**
-   * Whether the plans of a group that has several are held back until all are put in: {@link
+   * Whether a group with several plans holds them back until all have been put in, see {@link
    * #hold()}.
    */
   default boolean startsTogether() {

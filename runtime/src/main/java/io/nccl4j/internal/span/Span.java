@@ -200,7 +200,7 @@ public final class Span extends Outside {
       if (all && leading == null) {
         return Step.DONE;
       }
-      // First what this rank has for others: it leaves before anything is read.
+      // What this rank has for others is sent before anything is read.
       int result = step(w, engine, all ? leading : null);
       if (result == Step.BLOCKED) {
         result = poll(w);
@@ -274,7 +274,7 @@ public final class Span extends Outside {
     return true;
   }
 
-  /** Lets leave what there is, and takes what has come: {@link Step#MOVED} if something has. */
+  /** Sends what is ready and takes what has arrived: {@link Step#MOVED} if anything has. */
   private int poll(EngineWork w) {
     if (cell.poll() > 0) {
       check();
@@ -351,7 +351,7 @@ public final class Span extends Outside {
     if (of != null) {
       boolean isGone = port.error(of.peer) != null;
       if (isGone) {
-        // What it sent before it ended may answer the question.
+        // The answer may be in what it sent before it ended.
         int ignored = cell.poll();
       }
       if (suspicion == of && (isGone || System.nanoTime() - of.since > WHERE_NANOS)) {

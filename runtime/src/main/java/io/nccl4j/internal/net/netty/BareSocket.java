@@ -4,21 +4,21 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 
 /**
- * A connection's socket, for messages that would only lose time in Netty's channel. Neither method
- * waits.
+ * A connection's socket, for messages that Netty's channel would only slow down. Neither method
+ * blocks.
  */
 interface BareSocket {
   /**
-   * Reads to what is left of {@code buffer}, whose position stays.
+   * Reads into the space left in {@code buffer}, without changing its position.
    *
-   * @return how many bytes; 0 if none have come, −1 if none will
+   * @return number of bytes; 0 if none have arrived, −1 if no more will
    */
   int read(ByteBuffer buffer) throws IOException;
 
   /**
-   * Writes what is left of {@code buffer}, whose position stays.
+   * Writes the bytes left in {@code buffer}, without changing its position.
    *
-   * @return how many bytes the system has taken
+   * @return number of bytes that the system has accepted
    */
   int write(ByteBuffer buffer) throws IOException;
 }

@@ -58,7 +58,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final Handshake handshake;
   private final @Nullable TlsStream tls;
 
-  /** What frames go through where nothing waits in the channel; null if only that gets at it. */
+  /** Carries frames while none wait in the channel; null if only the channel can reach it. */
   private final @Nullable BareSocket socket;
 
   private final Destination destination = new Destination();
@@ -306,7 +306,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
   }
 
-  /** Writes frames without the channel, which gets what the system does not take. */
+  /** Writes frames to the socket; what the system does not accept goes to the channel. */
   private void writeStraight(BareSocket to) {
     ByteBuf together = frames.take();
     if (together == null) {
@@ -326,7 +326,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     }
   }
 
-  /** Whether nothing that was written to the channel is still there. */
+  /** Whether the channel holds nothing that it has still to write. */
   private static boolean isEmpty(Channel channel) {
     ChannelOutboundBuffer unsent = channel.unsafe().outboundBuffer();
     return unsent != null && unsent.totalPendingWriteBytes() == 0;
@@ -353,12 +353,12 @@ final class Connection extends ChannelInboundHandlerAdapter {
   // ---- receiving
 
   /**
-   * Reads what has come without Netty's loop.
+   * Reads what has arrived, without Netty's loop.
    *
    * @return whether that loop has nothing to do for this connection
    */
   boolean read() {
-    // Of a channel that is closed, another one may have the descriptor by now.
+    // Once a channel is closed, its descriptor may belong to another one.
     if (socket == null || stage != Stage.FRAMES || !channel.isOpen()) {
       return false;
     }
@@ -541,7 +541,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
 
   /** Closes it; nobody hears of that. */
   void drop() {
-    // Also one that this end has refused and the other end has closed.
+    // Even if nothing is left to close: this end has refused it, and the other end has closed it.
     port.forget(this);
     if (stage != Stage.NOTHING || channel.isOpen()) {
       stage = Stage.NOTHING;

@@ -29,12 +29,12 @@ final class NettyPort implements Port {
   private static final int BACKLOG = 1024;
 
   /**
-   * As many are read without asking which have data: to read from one that has none takes as long
-   * as to ask and hear of one that has.
+   * A port with at most this many connections reads each of them at every poll. With more, it asks
+   * the system first which have data: each read that finds none takes as long as asking.
    */
   private static final int FEW_CONNECTIONS = 2;
 
-  /** Netty's loop looks after all else so often, while connections are read without it. */
+  /** How often Netty's loop runs, for all else, while connections are read without it. */
   private static final long LOOP_NANOS = 20_000;
 
   private static final Landing NOBODY =
@@ -55,11 +55,7 @@ final class NettyPort implements Port {
   private final PeerTable<Peer> peers = new PeerTable<>();
   private final RequestTable<Transfer> transfers = new RequestTable<>(Transfer::new);
 
-  /** Connections that are not proved yet, or wait until their peer has got a number. */
-  private final List<Connection> strangers = new ArrayList<>();
-
-  /** Peers that will connect themselves, since both ends have dialed. */
-  private final List<Peer> promises = new ArrayList<>();
+  private final Beginnings beginnings;
 
   /** Connections that carry messages. */
   private final List<Connection> open = new ArrayList<>();
@@ -77,6 +73,7 @@ final class NettyPort implements Port {
     this.config = config;
     this.identity = identity;
     this.transport = transport;
+    beginnings = new Beginnings(this, config.connectTimeout());
     loop = new OwnedLoop(transport.handlers());
     Channel bound = null;
     try {
@@ -151,7 +148,7 @@ final class NettyPort implements Port {
       tls.join(channel.pipeline(), connection.destination());
     }
     channel.pipeline().addLast(connection);
-    strangers.add(connection);
+    beginnings.add(connection);
     ChannelFuture ignored = loop.adopt(channel);
     return connection;
   }
@@ -216,7 +213,7 @@ final class NettyPort implements Port {
   }
 
   void opened(Connection connection, Peer peer) {
-    strangers.remove(connection);
+    beginnings.remove(connection);
     connection.opened();
     if (connection.watches()) {
       connection.keepAlive(transport);
@@ -234,7 +231,7 @@ final class NettyPort implements Port {
 
   /** A connection has ended. */
   void forget(Connection connection) {
-    strangers.remove(connection);
+    beginnings.remove(connection);
     open.remove(connection);
     unflushed.remove(connection);
   }
@@ -248,7 +245,7 @@ final class NettyPort implements Port {
   void refused(Connection connection, Peer peer) {
     if (peer.dialing() == connection) {
       peer.promises();
-      promises.add(peer);
+      beginnings.add(peer);
     }
     connection.drop();
   }
@@ -300,7 +297,7 @@ final class NettyPort implements Port {
           "give all processes the same NCCL4J_NETWORK_SECURITY");
     }
     peers.add(peer, added);
-    for (Connection connection : List.copyOf(strangers)) {
+    for (Connection connection : beginnings.connections()) {
       if (added.address.id().equals(connection.provedId())) {
         settle(connection, added);
       }
@@ -406,7 +403,7 @@ final class NettyPort implements Port {
       if (!isRead || now - looped > LOOP_NANOS) {
         looped = now;
         loop.run();
-        dropLate();
+        beginnings.dropLate();
       }
     } finally {
       landing = NOBODY;
@@ -414,7 +411,7 @@ final class NettyPort implements Port {
     return moved;
   }
 
-  /** Reads from all connections without Netty's loop; whether that has nothing else to do now. */
+  /** Reads all connections without Netty's loop; returns whether that loop has nothing to do. */
   private boolean readAll() {
     if (open.isEmpty() || open.size() > FEW_CONNECTIONS) {
       return false;
@@ -429,31 +426,7 @@ final class NettyPort implements Port {
 
   /** Whether no connection is being made. */
   boolean isSettled() {
-    return strangers.isEmpty() && promises.isEmpty();
-  }
-
-  /** Ends connections whose other end takes too long to prove itself, or to come at all. */
-  private void dropLate() {
-    if (isSettled()) {
-      return;
-    }
-    long now = System.nanoTime();
-    long timeout = config.connectTimeout().toNanos();
-    for (Connection connection : List.copyOf(strangers)) {
-      if (now - connection.since() > timeout) {
-        Peer dialed = connection.dialed();
-        if (dialed != null && dialed.dialing() == connection) {
-          failed(dialed, "it did not answer within " + config.connectTimeout().toMillis() + " ms");
-        }
-        connection.drop();
-      }
-    }
-    promises.removeIf(peer -> peer.open() != null || peer.error() != null);
-    for (Peer peer : List.copyOf(promises)) {
-      if (peer.isLate(now, timeout)) {
-        failed(peer, "it did not connect within " + config.connectTimeout().toMillis() + " ms");
-      }
-    }
+    return beginnings.isEmpty();
   }
 
   @Override
@@ -505,7 +478,7 @@ final class NettyPort implements Port {
         peer.fail("this port is closed");
       }
     }
-    for (Connection connection : List.copyOf(strangers)) {
+    for (Connection connection : beginnings.connections()) {
       connection.drop();
     }
     ChannelFuture ignored = listener.close();

@@ -71,7 +71,7 @@ final class OwnedLoop extends AbstractScheduledEventExecutor implements IoEventL
     runTasks();
   }
 
-  /** Whether it was given something to do besides what channels wait for. */
+  /** Whether tasks are waiting, apart from events of channels. */
   boolean hasTasks() {
     return !tasks.isEmpty();
   }

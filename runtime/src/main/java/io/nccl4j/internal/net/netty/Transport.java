@@ -30,7 +30,7 @@ interface Transport {
   /** A socket that is to be connected. */
   SocketChannel newSocket();
 
-  /** The socket of one of its channels; null if only the channel gets at it. */
+  /** The socket of one of its channels; null if only the channel can reach it. */
   @Nullable BareSocket bare(SocketChannel channel);
 
   /**

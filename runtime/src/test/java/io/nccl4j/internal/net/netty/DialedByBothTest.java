@@ -17,8 +17,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * Two ports that dial each other at once use one of the connections, and forget the other: a port
- * that still makes one looks after it whenever it is polled, which takes time.
+ * Two ports that dial each other at once use one of the connections and forget the other. While a
+ * port is still making a connection, each poll looks after it, which takes time.
  */
 @Tag("parallel")
 final class DialedByBothTest {
@@ -43,8 +43,8 @@ final class DialedByBothTest {
       one.addPeer(0, other.address());
       other.addPeer(0, one.address());
       MemorySegment message = arena.allocate(8);
-      one.post(0, SMALL, message, 0, 8, message, 0, 0);
-      other.post(0, SMALL, message, 0, 8, message, 0, 0);
+      one.post(0, SMALL, message, 0, 8);
+      other.post(0, SMALL, message, 0, 8);
       int[] arrived = new int[2];
       long start = System.nanoTime();
       while (arrived[0] == 0 || arrived[1] == 0 || !one.isSettled() || !other.isSettled()) {
