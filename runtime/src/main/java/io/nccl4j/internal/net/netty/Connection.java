@@ -11,9 +11,7 @@ import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelOption;
-import io.netty.channel.ChannelOutboundBuffer;
 import java.io.IOException;
-import java.lang.foreign.MemorySegment;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
@@ -24,7 +22,10 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
-/** A TCP connection: its handshake, then frames, each of which is taken apart as it comes. */
+/**
+ * A TCP connection: its handshake, then frames, each of which is taken apart as it comes. What
+ * leaves by it has a class of its own.
+ */
 final class Connection extends ChannelInboundHandlerAdapter {
   /** What the other end says next. */
   private enum Stage {
@@ -58,11 +59,11 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final Handshake handshake;
   private final @Nullable TlsStream tls;
 
-  /** Carries frames while none wait in the channel; null if only the channel can reach it. */
+  /** The channel's, for frames to be read without its loop; null if only the channel can read. */
   private final @Nullable BareSocket socket;
 
   private final Destination destination = new Destination();
-  private final FrameBuffer frames = new FrameBuffer();
+  private final Outlet outlet;
   private final long since = System.nanoTime();
   private final @Nullable Peer dialed;
   private final ConnectEvent event;
@@ -71,7 +72,6 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private @Nullable UUID proved;
   private Stage stage;
   private boolean hasLeft;
-  private boolean isUnflushed;
 
   /** Why nothing can be sent or received any more. */
   private @Nullable String broken;
@@ -95,6 +95,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
     this.tls = tls;
     this.socket = socket;
     this.dialed = dialed;
+    outlet = new Outlet(port, channel, tls, socket);
     handshake = new Handshake(config);
     stage = dialed == null ? Stage.HELLO : Stage.CHALLENGE;
     SocketAddress other = dialed == null ? channel.remoteAddress() : dialed.address.socket();
@@ -126,6 +127,11 @@ final class Connection extends ChannelInboundHandlerAdapter {
   void keepAlive(Transport transport) {
     channel.config().setOption(ChannelOption.SO_KEEPALIVE, true);
     transport.keepAlive(channel.config(), KEEPALIVE_SECONDS, KEEPALIVE_COUNT);
+  }
+
+  /** What leaves by it. */
+  Outlet outlet() {
+    return outlet;
   }
 
   Destination destination() {
@@ -245,111 +251,6 @@ final class Connection extends ChannelInboundHandlerAdapter {
     channel.writeAndFlush(Unpooled.wrappedBuffer(bytes), channel.voidPromise());
   }
 
-  // ---- sending
-
-  /** Sends a small message with the next flush. */
-  void post(
-      long tag,
-      MemorySegment head,
-      long headOffset,
-      int headBytes,
-      MemorySegment body,
-      long bodyOffset,
-      int bodyBytes) {
-    if (!frames.hasRoom((long) headBytes + bodyBytes)) {
-      writeFrames();
-    }
-    frames.add(tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
-    unflushed();
-  }
-
-  /** Sends data. */
-  void send(long tag, Transfer data) {
-    if (!frames.hasRoom(0)) {
-      writeFrames();
-    }
-    frames.add(tag, (int) data.bytes(), FrameBuffer.MESSAGE);
-    writeFrames();
-    ByteBuf rest = Unpooled.wrappedBuffer(data.rest(Long.MAX_VALUE).asByteBuffer());
-    channel
-        .write(rest)
-        .addListener(
-            written -> {
-              data.end(written.isSuccess() ? Port.COMPLETE : Port.FAILED);
-              port.moved();
-            });
-    flush();
-  }
-
-  private void writeFrames() {
-    ByteBuf together = frames.take();
-    if (together != null) {
-      channel.write(together, channel.voidPromise());
-    }
-  }
-
-  private void unflushed() {
-    if (!isUnflushed) {
-      isUnflushed = true;
-      port.unflushed(this);
-    }
-  }
-
-  /** Lets leave what was sent. */
-  void flush() {
-    isUnflushed = false;
-    if (socket != null && isEmpty(channel)) {
-      writeStraight(socket);
-    } else {
-      writeFrames();
-      channel.flush();
-    }
-  }
-
-  /** Writes frames to the socket; what the system does not accept goes to the channel. */
-  private void writeStraight(BareSocket to) {
-    ByteBuf together = frames.take();
-    if (together == null) {
-      return;
-    }
-    int bytes = together.readableBytes();
-    int written = 0;
-    try {
-      written = to.write(together.internalNioBuffer(together.readerIndex(), bytes));
-    } catch (IOException e) {
-      LOG.debug("{}: the channel will find out, too: {}", channel, e.getMessage());
-    }
-    if (written == bytes) {
-      together.release();
-    } else {
-      channel.writeAndFlush(together.skipBytes(Math.max(written, 0)), channel.voidPromise());
-    }
-  }
-
-  /** Whether the channel holds nothing that it has still to write. */
-  private static boolean isEmpty(Channel channel) {
-    ChannelOutboundBuffer unsent = channel.unsafe().outboundBuffer();
-    return unsent != null && unsent.totalPendingWriteBytes() == 0;
-  }
-
-  /** Whether the system has taken all that was sent. */
-  boolean isFlushed() {
-    if (isUnflushed || tls != null && !tls.isFlushed()) {
-      return false;
-    }
-    ChannelOutboundBuffer unsent = channel.unsafe().outboundBuffer();
-    return unsent == null || unsent.isEmpty();
-  }
-
-  /** Says that nothing follows. */
-  void bidFarewell() {
-    if (!frames.hasRoom(0)) {
-      writeFrames();
-    }
-    frames.add(0, 0, FrameBuffer.FAREWELL);
-    flush();
-  }
-
   // ---- receiving
 
   /**
@@ -375,7 +276,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
         take(to.writerIndex(to.writerIndex() + read));
       }
     } while (read > 0 && stage == Stage.FRAMES && destination.continueReading());
-    return read >= 0 && stage == Stage.FRAMES && isEmpty(channel);
+    return read >= 0 && stage == Stage.FRAMES && outlet.isChannelEmpty();
   }
 
   private int read(BareSocket from, ByteBuf to) {
@@ -558,6 +459,6 @@ final class Connection extends ChannelInboundHandlerAdapter {
   @Override
   public void handlerRemoved(ChannelHandlerContext context) {
     destination.close();
-    frames.close();
+    outlet.close();
   }
 }

@@ -35,7 +35,7 @@ final class NettyPort implements Port {
   private static final int FEW_CONNECTIONS = 2;
 
   /** How often Netty's loop runs, for all else, while connections are read without it. */
-  private static final long LOOP_NANOS = 20_000;
+  private static final long LOOP_NANOS = 200_000;
 
   private static final Landing NOBODY =
       (peer, tag, memory, offset, bytes) -> {
@@ -61,7 +61,7 @@ final class NettyPort implements Port {
   private final List<Connection> open = new ArrayList<>();
 
   /** Connections that have messages which have not left. */
-  private final List<Connection> unflushed = new ArrayList<>();
+  private final List<Outlet> unflushed = new ArrayList<>();
 
   private Landing landing = NOBODY;
   private int moved;
@@ -233,12 +233,12 @@ final class NettyPort implements Port {
   void forget(Connection connection) {
     beginnings.remove(connection);
     open.remove(connection);
-    unflushed.remove(connection);
+    unflushed.remove(connection.outlet());
   }
 
-  /** A connection has messages that have not left. */
-  void unflushed(Connection connection) {
-    unflushed.add(connection);
+  /** Messages wait there for the next flush. */
+  void unflushed(Outlet outlet) {
+    unflushed.add(outlet);
   }
 
   /** The other end wants its own connection to be used. */
@@ -444,7 +444,7 @@ final class NettyPort implements Port {
     for (Peer peer : peers.all()) {
       if (peer.error() == null) {
         Connection connection = peer.open();
-        if (peer.hasWaiting() || connection != null && !connection.isFlushed()) {
+        if (peer.hasWaiting() || connection != null && !connection.outlet().isFlushed()) {
           return false;
         }
       }
@@ -472,7 +472,7 @@ final class NettyPort implements Port {
       if (peer.error() == null) {
         for (Connection connection : new Connection[] {peer.open(), peer.watch()}) {
           if (connection != null && farewell) {
-            connection.bidFarewell();
+            connection.outlet().bidFarewell();
           }
         }
         peer.fail("this port is closed");

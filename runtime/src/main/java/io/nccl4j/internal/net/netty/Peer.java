@@ -79,12 +79,13 @@ final class Peer {
     open = connection;
     dialing = null;
     promised = 0;
+    Outlet outlet = connection.outlet();
     for (Waiting next = waiting.poll(); next != null; next = waiting.poll()) {
       if (next.data != null) {
-        connection.send(next.tag, next.data);
+        outlet.send(next.tag, next.data);
       } else {
         MemorySegment message = MemorySegment.ofArray(next.message);
-        connection.post(next.tag, message, 0, next.message.length, MemorySegment.NULL, 0, 0);
+        outlet.post(next.tag, message, 0, next.message.length, MemorySegment.NULL, 0, 0);
       }
     }
   }
@@ -92,7 +93,7 @@ final class Peer {
   /** Sends data, now or when there is a connection. */
   void send(long tag, Transfer data) {
     if (open != null) {
-      open.send(tag, data);
+      open.outlet().send(tag, data);
     } else {
       waiting.add(new Waiting(tag, NOTHING, data));
     }
@@ -108,7 +109,7 @@ final class Peer {
       long bodyOffset,
       int bodyBytes) {
     if (open != null) {
-      open.post(tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
+      open.outlet().post(tag, head, headOffset, headBytes, body, bodyOffset, bodyBytes);
       return;
     }
     byte[] message = new byte[headBytes + bodyBytes];
