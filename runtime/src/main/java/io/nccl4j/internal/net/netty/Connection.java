@@ -59,7 +59,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   private final Handshake handshake;
   private final @Nullable TlsStream tls;
 
-  /** The channel's, for frames to be read without its loop; null if only the channel can read. */
+  /** The channel's, to read frames without Netty's loop; null if only the channel can read. */
   private final @Nullable BareSocket socket;
 
   private final Destination destination = new Destination();
@@ -79,7 +79,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   /**
    * A connection that has said nothing yet.
    *
-   * @param tls what it goes through; null if that is nothing
+   * @param tls what everything goes through; null without TLS
    * @param socket the channel's, if there is no TLS
    * @param dialed whom this end has dialed; null if it was dialed
    */

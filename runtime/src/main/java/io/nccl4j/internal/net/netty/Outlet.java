@@ -26,10 +26,11 @@ final class Outlet implements AutoCloseable {
   private boolean isUnflushed;
 
   /**
-   * Nothing has been sent yet.
+   * An outlet that has sent nothing.
    *
-   * @param tls what all goes through; null if that is nothing
-   * @param socket the channel's, for what need not go through the channel; null if all must
+   * @param tls what everything goes through; null without TLS
+   * @param socket the channel's, to write to it directly; null if everything goes through the
+   *     channel
    */
   Outlet(NettyPort port, Channel channel, @Nullable TlsStream tls, @Nullable BareSocket socket) {
     this.port = port;
@@ -84,7 +85,7 @@ final class Outlet implements AutoCloseable {
     flush();
   }
 
-  /** Hands over to the system what was sent, or to the channel what the system does not accept. */
+  /** Hands what was sent over to the system; what it does not accept goes to the channel. */
   void flush() {
     isUnflushed = false;
     if (socket != null && isChannelEmpty()) {
