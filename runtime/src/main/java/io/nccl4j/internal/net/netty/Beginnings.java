@@ -19,7 +19,7 @@ final class Beginnings {
   private final List<Peer> promises = new ArrayList<>();
 
   /**
-   * None yet.
+   * No connection is being made yet.
    *
    * @param timeout for a connection to be made and proved
    */

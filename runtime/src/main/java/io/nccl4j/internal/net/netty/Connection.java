@@ -24,7 +24,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * A TCP connection: its handshake, then frames, each of which is taken apart as it comes. What
- * leaves by it has a class of its own.
+ * leaves by it goes through its {@link Outlet}.
  */
 final class Connection extends ChannelInboundHandlerAdapter {
   /** What the other end says next. */

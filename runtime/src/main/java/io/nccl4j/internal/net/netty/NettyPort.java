@@ -60,7 +60,7 @@ final class NettyPort implements Port {
   /** Connections that carry messages. */
   private final List<Connection> open = new ArrayList<>();
 
-  /** Connections that have messages which have not left. */
+  /** Outlets with messages that wait for the next flush. */
   private final List<Outlet> unflushed = new ArrayList<>();
 
   private Landing landing = NOBODY;
@@ -236,7 +236,7 @@ final class NettyPort implements Port {
     unflushed.remove(connection.outlet());
   }
 
-  /** Messages wait there for the next flush. */
+  /** An outlet has messages that wait for the next flush. */
   void unflushed(Outlet outlet) {
     unflushed.add(outlet);
   }

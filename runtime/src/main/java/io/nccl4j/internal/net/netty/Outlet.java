@@ -60,10 +60,7 @@ final class Outlet implements AutoCloseable {
 
   /** Sends data, and all messages before it. */
   void send(long tag, Transfer data) {
-    if (!frames.hasRoom(0)) {
-      writeFrames();
-    }
-    frames.add(tag, (int) data.bytes(), FrameBuffer.MESSAGE);
+    addHeader(tag, (int) data.bytes(), FrameBuffer.MESSAGE);
     writeFrames();
     ByteBuf rest = Unpooled.wrappedBuffer(data.rest(Long.MAX_VALUE).asByteBuffer());
     channel
@@ -78,11 +75,15 @@ final class Outlet implements AutoCloseable {
 
   /** Says that nothing follows. */
   void bidFarewell() {
+    addHeader(0, 0, FrameBuffer.FAREWELL);
+    flush();
+  }
+
+  private void addHeader(long tag, int length, int flags) {
     if (!frames.hasRoom(0)) {
       writeFrames();
     }
-    frames.add(0, 0, FrameBuffer.FAREWELL);
-    flush();
+    frames.add(tag, length, flags);
   }
 
   /** Hands what was sent over to the system; what it does not accept goes to the channel. */
