@@ -113,6 +113,9 @@ public interface Port extends AutoCloseable {
    */
   int poll(Landing landing);
 
+  /** Whether there is a connection to a peer, or one is being made: it will see this port close. */
+  boolean isConnected(int peer);
+
   /** How many peers have failed; only grows. */
   int failures();
 

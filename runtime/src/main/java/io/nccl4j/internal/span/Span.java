@@ -49,7 +49,7 @@ public final class Span extends Outside {
   private static final long FAREWELL_NANOS = 200_000_000;
 
   /** A connection that breaks may lose what its peer said last: others of its host say it, too. */
-  private static final long REASON_NANOS = 30_000_000;
+  private static final long REASON_NANOS = 100_000_000;
 
   private static final long ASKING_NANOS = 50_000;
 
@@ -570,8 +570,8 @@ public final class Span extends Outside {
 
   /**
    * Tells the others that ranks of this host have failed. This rank may have failed because another
-   * one of its host did, whose own news may come later; ranks that talk to this one hear of both
-   * before they see the port closed.
+   * one of its host did, whose own news may come later; ranks that have a connection to this one
+   * hear of both before they see the port closed.
    */
   private void tellOthers() {
     if (!untold || isClosed) {
@@ -583,11 +583,16 @@ public final class Span extends Outside {
       int local = hosts.rank(host, i);
       own.say(local, news, 0);
       for (int k = 0; k < hosts.nranks(); k++) {
-        if (isElsewhere(k) && (k == hosts.leader(hosts.of(k)) || wire.hasTalkedTo(k))) {
+        if (isElsewhere(k) && hears(k)) {
           wire.tell(k, local, news);
         }
       }
     }
+  }
+
+  /** Whether a rank elsewhere is told what becomes of this one. */
+  private boolean hears(int k) {
+    return k == hosts.leader(hosts.of(k)) || wire.hasTalkedTo(k) || port.isConnected(k);
   }
 
   @Override

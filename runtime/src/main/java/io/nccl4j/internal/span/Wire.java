@@ -51,7 +51,7 @@ final class Wire implements Port.Landing {
   private static final int ANNOUNCEMENT = 1;
   private static final int REQUEST = 2;
   private static final int NOTE = 3;
-  private static final int NEWS = 4;
+  static final int NEWS = 4;
   private static final int QUESTION = 5;
   private static final int WORDS = 6;
   private static final int DIFFERENCE = 7;

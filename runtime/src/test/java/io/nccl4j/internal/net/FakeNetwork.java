@@ -392,6 +392,19 @@ public final class FakeNetwork implements Network {
     }
 
     @Override
+    public boolean isConnected(int peer) {
+      synchronized (FakeNetwork.this) {
+        check(peer);
+        return errors.get(peer) == null && isConnected(links.get(peer));
+      }
+    }
+
+    private boolean isConnected(Link link) {
+      Integer me = link.to.numbers.get(this);
+      return link.isUsed || me != null && link.to.links.get(me).isUsed;
+    }
+
+    @Override
     public int failures() {
       synchronized (FakeNetwork.this) {
         return failures;
@@ -432,7 +445,7 @@ public final class FakeNetwork implements Network {
         for (Link link : links.values()) {
           link.cut();
           Integer me = link.to.numbers.get(this);
-          if (me != null && !link.to.isClosed && (link.isUsed || link.to.links.get(me).isUsed)) {
+          if (me != null && !link.to.isClosed && isConnected(link)) {
             if (farewell) {
               link.to.end(me, "it has closed its port");
             } else {

@@ -2,6 +2,7 @@ package io.nccl4j.internal.net;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -231,6 +232,21 @@ abstract class PortContract {
             (done[0] |= !done[0] && three[0].state(sent) == Port.COMPLETE)
                 & (done[1] |= !done[1] && three[1].state(received) == Port.COMPLETE),
         three);
+  }
+
+  @Test
+  void bothEndsKnowThatTheyAreConnected() {
+    Port[] three = ports(3);
+    assertFalse(three[0].isConnected(1));
+    List<Small> arrived = new ArrayList<>();
+    three[0].post(1, SMALL, random(8, 1), 0, 8);
+    pollUntil("a connection", into(arrived), () -> arrived.size() == 1, three);
+    assertTrue(three[0].isConnected(1));
+    assertTrue(three[1].isConnected(0));
+    assertFalse(three[2].isConnected(0));
+    three[1].close();
+    pollUntil("the farewell", nothing(), () -> three[0].error(1) != null, three[0]);
+    assertFalse(three[0].isConnected(1));
   }
 
   @Test

@@ -12,7 +12,9 @@ import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.schedule.Work;
 import io.nccl4j.internal.schedule.WorkFifo;
 import io.nccl4j.internal.spi.MemoryBook;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -52,29 +54,63 @@ class FarewellTest {
     }
   }
 
+  /** Ranks, some of them on the same host, that have not talked yet. */
+  private static final class Spans {
+    private final FakeNetwork network = new FakeNetwork(1, true);
+    private final List<Port> ports = new ArrayList<>();
+    private final List<Rank> ranks = new ArrayList<>();
+    private final List<Span> spans = new ArrayList<>();
+
+    Spans(int... hostOf) {
+      Hosts hosts = new Hosts(hostOf);
+      for (int rank = 0; rank < hostOf.length; rank++) {
+        ports.add(network.newPort());
+      }
+      List<byte[]> addresses = ports.stream().map(Port::address).toList();
+      MemoryBook book = new MemoryBook();
+      for (int rank = 0; rank < hostOf.length; rank++) {
+        ranks.add(new Rank());
+        spans.add(
+            new Span(
+                hosts, rank, network, ports.get(rank), addresses, TimeUnit.SECONDS.toNanos(1)));
+        spans
+            .get(rank)
+            .begin(
+                book.open("comm", 0),
+                new Wording("comm", new WorkFifo<>(Work.BYTES, IdleWork::new)),
+                ranks.get(rank));
+      }
+    }
+
+    /** What a rank has heard of another host's rank once it has looked for long enough. */
+    List<Integer> heardBy(int rank) {
+      Rank listener = ranks.get(rank);
+      for (int i = 0; i < LOOKS && listener.heard.isEmpty(); i++) {
+        spans.get(rank).look();
+      }
+      return List.copyOf(listener.heard);
+    }
+  }
+
   /** Its failure is seen, and its work dropped, before anybody has told the others. */
   @Test
-  void whoGivesUpSaysWhyBeforeItLeaves() throws Exception {
-    FakeNetwork network = new FakeNetwork(1, true);
-    Hosts hosts = new Hosts(new int[] {0, 1});
-    List<Port> ports = List.of(network.newPort(), network.newPort());
-    List<byte[]> addresses = ports.stream().map(Port::address).toList();
-    MemoryBook book = new MemoryBook();
-    Rank[] ranks = {new Rank(), new Rank()};
-    Span[] spans = new Span[2];
-    for (int rank = 0; rank < 2; rank++) {
-      spans[rank] =
-          new Span(hosts, rank, network, ports.get(rank), addresses, TimeUnit.SECONDS.toNanos(1));
-      spans[rank].begin(
-          book.open("comm", 0),
-          new Wording("comm", new WorkFifo<>(Work.BYTES, IdleWork::new)),
-          ranks[rank]);
-    }
-    spans[1].abandon();
-    for (int i = 0; i < LOOKS && ranks[0].heard.isEmpty(); i++) {
-      spans[0].look();
-    }
-    assertEquals(List.of(NEWS), List.copyOf(ranks[0].heard));
-    spans[0].close();
+  void whoGivesUpSaysWhyBeforeItLeaves() {
+    Spans two = new Spans(0, 1);
+    two.spans.get(1).abandon();
+    assertEquals(List.of(NEWS), two.heardBy(0));
+    two.spans.get(0).close();
+  }
+
+  /** Rank 1 is no leader, and what it has sent is not read any more. */
+  @Test
+  void whoHasAConnectionHearsWhyItEnds() {
+    Spans three = new Spans(0, 0, 1);
+    MemorySegment news = Arena.ofAuto().allocate(Outside.NEWS_BYTES);
+    three.ports.get(1).post(2, (long) Wire.NEWS << Port.KIND_SHIFT | 1, news, 0, news.byteSize());
+    three.spans.get(2).abandon();
+    assertEquals(List.of(NEWS), three.heardBy(1));
+    assertEquals(List.of(NEWS), three.heardBy(0));
+    three.spans.get(0).close();
+    three.spans.get(1).close();
   }
 }

@@ -430,6 +430,12 @@ final class NettyPort implements Port {
   }
 
   @Override
+  public boolean isConnected(int peer) {
+    Peer of = peers.get(peer);
+    return of.error() == null && of.isConnected();
+  }
+
+  @Override
   public int failures() {
     return failures;
   }

@@ -439,6 +439,11 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   @Override
+  public boolean isConnected(int peer) {
+    return peers.get(peer).isOpen();
+  }
+
+  @Override
   public int failures() {
     return failures;
   }
