@@ -68,6 +68,9 @@ class HostQueue extends Driven {
   /** Shows no more at a time than the outbox holds, and knows one more. */
   private final Lookahead lookahead = new Lookahead(2 * Layout.OUTBOX_SLOTS);
 
+  /** Whether the last entry that was looked at needed nothing of the one before; by the owner. */
+  private boolean isIndependent;
+
   private long next;
 
   /** From which position on small operations are moved when they are submitted. */
@@ -195,7 +198,7 @@ class HostQueue extends Driven {
     while (head < end) {
       int index = (int) head & CAPACITY - 1;
       HostWork plan = plans[index];
-      if (tail - head > 1 && lookahead.isShown(head)) {
+      if (tail - head > 1 && (lookahead.isShown(head) || isIndependent && isSentToOthers(plan))) {
         lookAhead(head, tail);
       }
       int result =
@@ -209,6 +212,11 @@ class HostQueue extends Driven {
       advance(++head);
     }
     return Step.DONE;
+  }
+
+  /** Whether other hosts need its data: what can be sent together with it leaves with it. */
+  private static boolean isSentToOthers(@Nullable HostWork plan) {
+    return plan != null && plan.rank.outside() != null;
   }
 
   /** Shows peers what they will need next, before its turn. */
@@ -229,6 +237,9 @@ class HostQueue extends Driven {
       }
     }
     lookahead.look(head);
+    if (lookahead.next(head) > head + 1) {
+      isIndependent = lookahead.isFree(head + 1, head);
+    }
   }
 
   private int stepPlan(int index, HostWork plan, int patience) {

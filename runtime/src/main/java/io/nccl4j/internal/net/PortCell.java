@@ -55,6 +55,15 @@ public final class PortCell {
     }
   }
 
+  /** Gives it back; what was sent may leave later, with the next poll. */
+  public void disownUnflushed() {
+    try {
+      last.run();
+    } finally {
+      owner.setRelease(FREE);
+    }
+  }
+
   /** The port, for its owner. */
   public Port port() {
     return port;

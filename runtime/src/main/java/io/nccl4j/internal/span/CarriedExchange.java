@@ -20,9 +20,10 @@ final class CarriedExchange {
   private static final int DEPTH = 8;
   private static final ReduceOp UNSCALED = ReduceOp.preMulSum(1L);
   private static final long MOST_WINDOW_BYTES = 512 << 10;
-  private static final long LEAST_WINDOW_BYTES = 4 << 10;
+  static final long LEAST_WINDOW_BYTES = 4 << 10;
   private static final long ALL_WINDOWS_BYTES = 4 << 20;
 
+  private final Span span;
   private final Wire wire;
   private final Hosts hosts;
   private final int host;
@@ -49,6 +50,7 @@ final class CarriedExchange {
   // Where the current collective is.
   private long begun;
   private long begunPiece;
+  private boolean wasSent;
   private boolean isStaged;
   private long pieceLength;
   private long issued;
@@ -56,6 +58,7 @@ final class CarriedExchange {
 
   /** A rank's part; it is one of the first of its host, see {@link WindowPlan#rails}. */
   CarriedExchange(Span span, Wire wire, Hosts hosts, int rank) {
+    this.span = span;
     this.wire = wire;
     this.hosts = hosts;
     host = hosts.of(rank);
@@ -103,6 +106,19 @@ final class CarriedExchange {
     return plan.isOut() && finished == issued ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
   }
 
+  /** Whether all inputs of the current piece are on their way. */
+  boolean hasSent() {
+    if (!plan.isOut()) {
+      return false;
+    }
+    for (long i = finished; i < issued; i++) {
+      if (!windows[(int) i % DEPTH].inputs.isSending) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   private void begin(EngineWork w, CollectiveEngine engine, long from, boolean staged) {
     boolean first = begun != w.seq;
     begun = w.seq;
@@ -112,6 +128,7 @@ final class CarriedExchange {
     issued = 0;
     finished = 0;
     if (first) {
+      wasSent = span.wasSent(w);
       plan.begin(w);
       if (!plan.isUsed()) {
         return;
@@ -252,6 +269,10 @@ final class CarriedExchange {
 
   private boolean sendInputs(Window window, EngineWork w, CollectiveEngine engine) {
     if (window.inputs.isSending) {
+      return true;
+    }
+    if (wasSent) {
+      window.inputs.isSending = true;
       return true;
     }
     boolean passes = window.route == Route.CHAIN && !isFirstAlone(window, w);

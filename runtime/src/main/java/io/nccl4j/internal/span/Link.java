@@ -116,13 +116,33 @@ final class Link {
 
   /** How much the announcement of a transfer takes. */
   static int keptBytes(Transfer t) {
-    return pad(Wire.HEADER_BYTES + (t.isSmall() ? (int) t.bytes : 0));
+    return keptBytes(t.isSmall() ? t.bytes : 0);
+  }
+
+  private static int keptBytes(long data) {
+    return pad(Wire.HEADER_BYTES + (int) data);
   }
 
   /** Whether the peer has room for an announcement, if its receive has not begun. */
   boolean canKeep(Transfer t) {
-    int ahead = t.seq - peerExpects;
-    return ahead <= 0 || ahead <= Wire.SLOTS && peerKeeps + keptBytes(t) <= EARLY_BYTES;
+    return canKeep(t.seq, keptBytes(t));
+  }
+
+  /** Whether the next send leaves at once if it is a small one of so many bytes. */
+  boolean canSendAtOnce(long bytes) {
+    return send(sent + 1).state == Transfer.IDLE
+        && send(sent).state != Transfer.WAITING
+        && canKeep(sent + 1, keptBytes(bytes));
+  }
+
+  /** How many sends have begun whose receives are not known to have. */
+  int ahead() {
+    return Math.max(0, sent - peerExpects);
+  }
+
+  private boolean canKeep(int seq, int bytes) {
+    int ahead = seq - peerExpects;
+    return ahead <= 0 || ahead <= Wire.SLOTS && peerKeeps + bytes <= EARLY_BYTES;
   }
 
   /** It was sent. */

@@ -42,6 +42,7 @@ final class PairExchange {
 
   private void begin(EngineWork w) {
     int size = w.type.byteSize();
+    boolean wasSent = span.wasSent(w);
     for (int i = 1; i < nranks; i++) {
       int from = (rank - i + nranks) % nranks;
       if (span.isElsewhere(from) && w.receives(rank) && w.sends(from)) {
@@ -54,7 +55,7 @@ final class PairExchange {
         }
       }
       int to = (rank + i) % nranks;
-      if (span.isElsewhere(to) && w.sends(rank) && w.receives(to)) {
+      if (!wasSent && span.isElsewhere(to) && w.sends(rank) && w.receives(to)) {
         Transfer t = wire.nextSend(to, Wire.COLLECTIVES);
         place(t, w.sendBuffer(), w.sendStart(to) * size, w.sendCount(to) * size);
         begin(t, w);

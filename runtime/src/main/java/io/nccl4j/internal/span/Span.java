@@ -4,6 +4,7 @@ import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
@@ -45,6 +46,10 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Span extends Outside {
   private static final long[] NO_COUNTS = {};
+
+  /** Most bytes for a peer that are sent before their turn: however many hosts, one window. */
+  private static final long EARLY_BYTES = CarriedExchange.LEAST_WINDOW_BYTES;
+
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
 
@@ -95,6 +100,13 @@ public final class Span extends Outside {
   private volatile boolean isAsking;
 
   // By the owner.
+
+  /** The last collective of which nothing is left to be sent, nor of those before. */
+  private long sentUpTo;
+
+  /** Whether more is sent before its turn until there is no room left: many leave together so. */
+  private boolean isRefilling;
+
   private @Nullable NcclException found;
   private int failures;
 
@@ -185,43 +197,141 @@ public final class Span extends Outside {
 
   @Override
   protected int move(EngineWork w, CollectiveEngine engine) {
-    boolean all = isCarried(w);
-    CarriedExchange leading = carried;
     if (!tryOwn()) {
       return Step.BLOCKED;
     }
+    int result = Step.BLOCKED;
     try {
-      wire.call(w);
-      check();
-      if (suspicion != null) {
-        // It goes no further: the peer's answer, or its silence, ends the operation.
-        return poll(w);
-      }
-      if (all && leading == null) {
-        return Step.DONE;
-      }
-      // What this rank has for others is sent before anything is read.
-      int result = step(w, engine, all ? leading : null);
-      if (result == Step.BLOCKED) {
-        result = poll(w);
-        if (result == Step.MOVED && suspicion == null) {
-          result = step(w, engine, all ? leading : null);
-          result = result == Step.BLOCKED ? Step.MOVED : result;
-        }
-      }
-      check();
+      result = moveOwned(w, engine);
       return result;
     } finally {
-      disown();
+      if (result == Step.DONE && sentUpTo > w.seq) {
+        // The next ones, which were sent, take steps soon: it all leaves together then.
+        disownUnflushed();
+      } else {
+        disown();
+      }
     }
+  }
+
+  private int moveOwned(EngineWork w, CollectiveEngine engine) {
+    boolean all = isCarried(w);
+    CarriedExchange leading = all ? carried : null;
+    wire.call(w);
+    check();
+    if (suspicion != null) {
+      // It goes no further: the peer's answer, or its silence, ends the operation.
+      return poll(w);
+    }
+    if (all && leading == null) {
+      return Step.DONE;
+    }
+    // What this rank has for others is sent before anything is read.
+    int result = step(w, engine, leading);
+    if (result == Step.BLOCKED) {
+      result = poll(w);
+      if (result == Step.MOVED && suspicion == null) {
+        result = step(w, engine, leading);
+        result = result == Step.BLOCKED ? Step.MOVED : result;
+      }
+    }
+    check();
+    return result;
   }
 
   /** Gets on with a collective that {@code leading} carries, or pairs of ranks if it is null. */
   private int step(EngineWork w, CollectiveEngine engine, @Nullable CarriedExchange leading) {
-    return leading != null
-        ? leading.step(w, engine, piece(w), isStaged(w))
-        : pairs.step(w, engine, isLast(w));
+    int result =
+        leading != null
+            ? leading.step(w, engine, piece(w), isStaged(w))
+            : pairs.step(w, engine, isLast(w));
+    if (sentUpTo < w.seq
+        && (result == Step.DONE ? isLast(w) : canSendEarly(w) && hasSent(leading))) {
+      sentUpTo = w.seq;
+    }
+    return result;
   }
+
+  private static boolean hasSent(@Nullable CarriedExchange leading) {
+    return leading == null || leading.hasSent();
+  }
+
+  // ---- before its turn
+
+  @Override
+  protected boolean canSendEarly(EngineWork w) {
+    Shape sent = w.operation.sent();
+    return hosts.mostRanks() == 1
+        && (sent == Shape.ONE || sent == Shape.EACH)
+        && w.count > 0
+        && w.count * w.type.byteSize() <= EARLY_BYTES
+        && w.op.kind() != ReduceOp.Kind.PRE_MUL_SUM;
+  }
+
+  /** Where each host has one rank, each has one block for each other one, or the same for all. */
+  @Override
+  protected boolean sendEarly(EngineWork w, boolean first) {
+    if (!tryOwn()) {
+      return false;
+    }
+    try {
+      long bytes = w.count * w.type.byteSize();
+      if (sentUpTo != w.seq - 1 || found != null || suspicion != null) {
+        return false;
+      }
+      if (!canSendToAll(bytes)) {
+        isRefilling = false;
+        return false;
+      }
+      if (!first && !isRefilling && !areHalfDone()) {
+        return false;
+      }
+      isRefilling = true;
+      wire.callEarly(w);
+      HostBuffer from = w.sendBuffer();
+      for (int k = 0; k < hosts.nranks(); k++) {
+        if (k != rank) {
+          Transfer t = wire.nextSend(k, Wire.COLLECTIVES);
+          t.memory = from.segment();
+          t.offset = from.offset() + w.sendStart(k) * w.type.byteSize();
+          t.bytes = bytes;
+          sign(t, w);
+          wire.begin(t);
+          boolean ignored = wire.isDone(t);
+        }
+      }
+      sentUpTo = w.seq;
+      return true;
+    } finally {
+      disownUnflushed();
+    }
+  }
+
+  private boolean canSendToAll(long bytes) {
+    for (int k = 0; k < hosts.nranks(); k++) {
+      if (k != rank && !wire.canSendAtOnce(k, Wire.COLLECTIVES, bytes)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether the peers have come to half of what they may be sent before. */
+  private boolean areHalfDone() {
+    for (int k = 0; k < hosts.nranks(); k++) {
+      if (k != rank && wire.ahead(k, Wire.COLLECTIVES) > Wire.SLOTS / 2) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether nothing is left to be sent of a collective when its turn comes. */
+  boolean wasSent(EngineWork w) {
+    return w.seq <= sentUpTo;
+  }
+
+  // ---- messages
 
   private static boolean isLast(EngineWork w) {
     return !isStaged(w) || piece(w) + pieceLength(w) >= longest(w);
@@ -309,6 +419,11 @@ public final class Span extends Outside {
   private void disown() {
     owner = null;
     cell.disown();
+  }
+
+  private void disownUnflushed() {
+    owner = null;
+    cell.disownUnflushed();
   }
 
   // ---- failure

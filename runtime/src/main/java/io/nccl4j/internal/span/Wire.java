@@ -130,7 +130,11 @@ final class Wire implements Port.Landing {
   private final Listener listener;
   private final @Nullable Link[] links;
 
+  /** Calls of this rank, of which the last ones may have been sent before their turn. */
   private final CallHistory history = new CallHistory();
+
+  /** The last collective whose turn it was. */
+  private long turn;
 
   /** Whether a link has heard of a collective that this rank has not called. */
   private boolean isAhead;
@@ -152,10 +156,13 @@ final class Wire implements Port.Landing {
 
   /** This rank is at a collective; what peers have said of it is compared. */
   void call(EngineWork w) {
-    if (history.latest() == w.seq) {
+    if (turn == w.seq) {
       return;
     }
-    history.add(w);
+    turn = w.seq;
+    if (history.latest() < turn) {
+      history.add(w);
+    }
     if (isAhead) {
       isAhead = false;
       for (Link link : links) {
@@ -166,6 +173,11 @@ final class Wire implements Port.Landing {
         }
       }
     }
+  }
+
+  /** This rank is going to be at a collective, whose data is sent now. */
+  void callEarly(EngineWork w) {
+    history.add(w);
   }
 
   /** Tells a peer what this rank calls, where nothing else does. */
@@ -186,7 +198,7 @@ final class Wire implements Port.Landing {
   }
 
   private void compare(Link link, Header heard) {
-    if (heard.call() > history.latest()) {
+    if (heard.call() > turn) {
       link.ahead = heard;
       isAhead = true;
       return;
@@ -204,7 +216,17 @@ final class Wire implements Port.Landing {
     return link.send(link.sent + 1).state == Transfer.IDLE;
   }
 
-  /** The same for receives. */
+  /** Whether one of so many bytes, a small one, would leave at once. */
+  boolean canSendAtOnce(int peer, int lane, long bytes) {
+    return link(peer, lane).canSendAtOnce(bytes);
+  }
+
+  /** How many sends have begun whose receives are not known to have. */
+  int ahead(int peer, int lane) {
+    return link(peer, lane).ahead();
+  }
+
+  /** The same as {@link #canSend} for receives. */
   boolean canReceive(int peer, int lane) {
     Link link = link(peer, lane);
     return link.receive(link.expected + 1).state == Transfer.IDLE;

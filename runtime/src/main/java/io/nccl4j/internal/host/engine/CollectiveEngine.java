@@ -182,12 +182,15 @@ public final class CollectiveEngine extends Padded {
   }
 
   /**
-   * Shows a low-latency work's data to its peers before it is stepped.
+   * Shows a small work's data to its peers before it is stepped.
    *
    * @param first whether it must be its turn; otherwise the one before was shown
    * @return false if that must wait
    */
   boolean postEarly(EngineWork w, boolean first) {
+    if (outside != null) {
+      return accord.isGood() && outside.sendEarly(w, first);
+    }
     if (!accord.isGood()
         || first && (w.stage != EngineWork.QUEUED || completed() + 1 != w.seq)
         || w.seq > safeUntil && !refreshSafeUntil(w)) {
@@ -202,7 +205,7 @@ public final class CollectiveEngine extends Padded {
 
   /** Looks once whether all peers have posted a low-latency work that was posted itself. */
   boolean look(EngineWork w) {
-    if (w.stage != EngineWork.POSTED) {
+    if (outside != null || w.stage != EngineWork.POSTED) {
       return true;
     }
     long expected = word(w);
@@ -215,9 +218,12 @@ public final class CollectiveEngine extends Padded {
     return true;
   }
 
-  /** Whether there are other ranks. */
-  boolean isExchange() {
-    return nranks > 1;
+  /**
+   * Whether a collective, in which each rank waits for all others, is so small that its data may be
+   * shown before its turn.
+   */
+  boolean canPostEarly(EngineWork w) {
+    return outside == null ? nranks > 1 && isLowLatency(w) : outside.canSendEarly(w);
   }
 
   private int stepDirect(EngineWork w) {
@@ -276,7 +282,7 @@ public final class CollectiveEngine extends Padded {
   }
 
   /** The same on every rank: it looks only at what the signature covers. */
-  public boolean isLowLatency(EngineWork w) {
+  private boolean isLowLatency(EngineWork w) {
     return payload(w) <= tuning.inline(w.operation);
   }
 

@@ -100,8 +100,7 @@ public final class Lookahead extends Padded {
     return operation.senders() == Party.ALL
         && operation.receivers() == Party.ALL
         && operation != Operation.BARRIER
-        && engine.isExchange()
-        && engine.isLowLatency(work);
+        && engine.canPostEarly(work);
   }
 
   private static boolean isCandidate(EngineWork work, CollectiveEngine engine) {
@@ -149,6 +148,12 @@ public final class Lookahead extends Padded {
   /** Whether an entry is a small collective. */
   public boolean isSmall(long entry) {
     return works[(int) entry & mask] != null;
+  }
+
+  /** Whether an entry that was added may be shown when those before {@code first} are done. */
+  public boolean isFree(long entry, long first) {
+    int index = (int) entry & mask;
+    return works[index] != null && needed[index] <= first;
   }
 
   /** Whether an entry was shown, and so were those before it. */

@@ -92,6 +92,21 @@ public abstract class Outside {
   protected abstract int move(EngineWork work, CollectiveEngine engine);
 
   /**
+   * Whether the data of a collective, in which each rank waits for all others, may be sent before
+   * its turn. The same whenever it is asked of a work.
+   */
+  protected abstract boolean canSendEarly(EngineWork work);
+
+  /**
+   * Sends the data of such a collective before its first step. It may leave later, when a work
+   * takes a step.
+   *
+   * @param first whether all that is before it in the queue is done
+   * @return false if that must wait: what is before it may have to be sent first
+   */
+  protected abstract boolean sendEarly(EngineWork work, boolean first);
+
+  /**
    * Gets on with a send to, or a receive from, a rank of another host.
    *
    * @return see {@link Step}
