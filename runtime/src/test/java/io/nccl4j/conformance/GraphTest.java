@@ -35,6 +35,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -43,6 +44,7 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -1358,8 +1360,28 @@ class GraphTest {
     runRandom(nranks, TestBackend.SEED + 31L * nranks, false);
   }
 
+  /** The same, each rank on a host of its own: then small ones are sent before their turn. */
+  @ParameterizedTest
+  @CsvSource({"2, memory", "3, memory", "2, netty", "3, netty"})
+  void randomCallsOverHosts(int nranks, String network) throws Exception {
+    TestBackend.requireHost("no hosts");
+    TestBackend.requireOneHost("these are hosts of their own");
+    int[] hostOf = IntStream.range(0, nranks).toArray();
+    for (boolean captures : new boolean[] {false, true}) {
+      runRandom(
+          new Ranks(TestBackend.overHosts(hostOf, TestBackend.CONFIG, network)),
+          TestBackend.SEED + 17L * nranks,
+          captures);
+    }
+  }
+
   private static void runRandom(int nranks, long seed, boolean captures) throws Exception {
-    try (Ranks ranks = new Ranks(nranks)) {
+    runRandom(new Ranks(nranks), seed, captures);
+  }
+
+  private static void runRandom(Ranks on, long seed, boolean captures) throws Exception {
+    int nranks = on.size();
+    try (Ranks ranks = on) {
       ranks.communicators.run(
           communicator -> {
             try (RandomGraphs graphs = new RandomGraphs(communicator, seed, captures)) {

@@ -48,7 +48,7 @@ final class Wire implements Port.Landing {
   static final int HEADER_BYTES = 56;
   static final int FRAME_BYTES = HEADER_BYTES + EAGER_BYTES;
 
-  private static final int ANNOUNCEMENT = 1;
+  static final int ANNOUNCEMENT = 1;
   private static final int REQUEST = 2;
   private static final int NOTE = 3;
   static final int NEWS = 4;

@@ -1,0 +1,286 @@
+package io.nccl4j.internal.span;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Communicators;
+import io.nccl4j.DataType;
+import io.nccl4j.DeviceBuffer;
+import io.nccl4j.MismatchException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.SpanRanks;
+import io.nccl4j.Stream;
+import io.nccl4j.internal.net.FakeNetwork;
+import io.nccl4j.internal.net.Network;
+import io.nccl4j.internal.net.Port;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.net.InetAddress;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Timeout.ThreadMode;
+
+/** What goes to other hosts before its turn, and what must not. */
+@Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
+class EarlySendTest {
+  private static final int BYTES = 1 << 20;
+  private static final int INT = Integer.BYTES;
+
+  /** A network in memory that counts the announcements of its first port. */
+  private static final class Counting implements Network {
+    private final Network network = new FakeNetwork(1, true);
+    private final AtomicInteger announced = new AtomicInteger();
+    private int ports;
+
+    @Override
+    public String name() {
+      return network.name();
+    }
+
+    @Override
+    public InetAddress address() {
+      return network.address();
+    }
+
+    @Override
+    public Port newPort() {
+      Port port = network.newPort();
+      return ports++ > 0
+          ? port
+          : (Port)
+              Proxy.newProxyInstance(
+                  Port.class.getClassLoader(),
+                  new Class<?>[] {Port.class},
+                  (proxy, method, arguments) -> call(port, method, arguments));
+    }
+
+    private Object call(Port port, Method method, Object[] arguments) throws Throwable {
+      if (method.getName().equals("post")
+          && (long) arguments[1] >>> Port.KIND_SHIFT == Wire.ANNOUNCEMENT) {
+        announced.incrementAndGet();
+      }
+      try {
+        return method.invoke(port, arguments);
+      } catch (InvocationTargetException e) {
+        throw e.getCause();
+      }
+    }
+
+    @Override
+    public void close() {
+      network.close();
+    }
+  }
+
+  /** Ranks on these hosts, each with a stream and two buffers. */
+  private static final class Ranks implements AutoCloseable {
+    private final Counting network = new Counting();
+    private final Communicators communicators;
+    private final List<Stream> streams = new ArrayList<>();
+    private final List<DeviceBuffer> in = new ArrayList<>();
+    private final List<DeviceBuffer> out = new ArrayList<>();
+
+    Ranks(int... hostOf) {
+      communicators = SpanRanks.join(hostOf, CommunicatorConfig.builder().build(), network);
+      for (Communicator communicator : communicators) {
+        streams.add(communicator.device().newStream());
+        in.add(communicator.device().allocate(BYTES));
+        out.add(communicator.device().allocate(BYTES));
+      }
+    }
+
+    void sum(int rank, DeviceBuffer from, DeviceBuffer to, int count) {
+      communicators
+          .get(rank)
+          .allReduce(from, to, count, DataType.INT32, ReduceOp.SUM, streams.get(rank));
+    }
+
+    /** The {@code i}-th of some sums that have nothing in common but the input. */
+    void sum(int rank, int i) {
+      sum(rank, in.get(rank), out.get(rank).slice((long) i * INT, INT), 1);
+    }
+
+    @Override
+    public void close() {
+      communicators.forEach(Communicator::abort);
+      communicators.forEach(Communicator::close);
+      streams.forEach(Stream::close);
+      in.forEach(DeviceBuffer::close);
+      out.forEach(DeviceBuffer::close);
+      network.close();
+    }
+  }
+
+  /** How many announcements rank 0 has sent when it has called this and rank 1 does nothing. */
+  private static int sent(Consumer<Ranks> calls, int... hostOf) {
+    try (Ranks ranks = new Ranks(hostOf)) {
+      int before = ranks.network.announced.get();
+      calls.accept(ranks);
+      // The first step sends what is at the head.
+      ranks.streams.getFirst().query();
+      ranks.streams.getFirst().query();
+      return ranks.network.announced.get() - before;
+    }
+  }
+
+  private static Consumer<Ranks> sums(int number) {
+    return ranks -> {
+      for (int i = 0; i < number; i++) {
+        ranks.sum(0, i);
+      }
+    };
+  }
+
+  @Test
+  void independentOperationsAreSent() {
+    assertEquals(6, sent(sums(6), 0, 1));
+    assertEquals(12, sent(sums(6), 0, 1, 2));
+  }
+
+  @Test
+  void noMoreThanThePeerHasRoomFor() {
+    assertEquals(Wire.SLOTS, sent(sums(3 * Wire.SLOTS), 0, 1));
+  }
+
+  @Test
+  void whatReadsAnEarlierResultWaits() {
+    assertEquals(
+        2,
+        sent(
+            ranks -> {
+              DeviceBuffer in = ranks.in.getFirst();
+              DeviceBuffer out = ranks.out.getFirst();
+              ranks.sum(0, in, out.slice(0, 8), 2);
+              ranks.sum(0, out.slice(8, 8), out.slice(16, 8), 2);
+              ranks.sum(0, out.slice(4, 8), out.slice(24, 8), 2);
+              ranks.sum(0, in, out.slice(32, 8), 2);
+            },
+            0,
+            1));
+  }
+
+  @Test
+  void otherKindsAreNotOvertaken() {
+    List<Consumer<Ranks>> kinds =
+        List.of(
+            ranks -> ranks.communicators.get(0).barrier(ranks.streams.getFirst()),
+            ranks -> ranks.sum(0, ranks.in.getFirst(), ranks.out.getFirst(), 1025),
+            ranks ->
+                ranks
+                    .communicators
+                    .get(0)
+                    .allReduce(
+                        ranks.in.getFirst(),
+                        ranks.out.getFirst(),
+                        1,
+                        DataType.INT32,
+                        ReduceOp.preMulSum(3L),
+                        ranks.streams.getFirst()));
+    for (Consumer<Ranks> kind : kinds) {
+      int alone = sent(kind, 0, 1);
+      assertEquals(
+          alone,
+          sent(
+              ranks -> {
+                kind.accept(ranks);
+                ranks.sum(0, 1);
+              },
+              0,
+              1));
+    }
+  }
+
+  @Test
+  void otherOperationsAreSentToo() {
+    assertEquals(
+        6,
+        sent(
+            ranks -> {
+              Communicator communicator = ranks.communicators.get(0);
+              Stream stream = ranks.streams.getFirst();
+              DeviceBuffer in = ranks.in.getFirst();
+              DeviceBuffer out = ranks.out.getFirst();
+              for (int i = 0; i < 2; i++) {
+                communicator.allGather(in, out, 5, DataType.INT8, stream);
+                communicator.reduceScatter(in, out, 3, DataType.INT64, ReduceOp.MAX, stream);
+                communicator.allToAll(in, out, 7, DataType.FLOAT16, stream);
+              }
+            },
+            0,
+            1));
+  }
+
+  /** What a host sends is what all of its ranks have: they have not come to it yet. */
+  @Test
+  void hostsWithSeveralRanksWait() {
+    assertEquals(0, sent(sums(4), 0, 0, 1));
+    assertEquals(1, sent(sums(4), 0, 1, 1));
+  }
+
+  @Test
+  void manyAreRightWhoeverComesLate() {
+    int number = 500;
+    for (int late = 0; late < 2; late++) {
+      try (Ranks ranks = new Ranks(0, 1)) {
+        for (int rank = 0; rank < 2; rank++) {
+          int[] values = new int[number];
+          for (int i = 0; i < number; i++) {
+            values[i] = (rank + 1) * i;
+          }
+          ranks.in.get(rank).copyFrom(values);
+        }
+        for (int rank : new int[] {1 - late, late}) {
+          for (int i = 0; i < number; i++) {
+            long at = (long) i * INT;
+            ranks.sum(
+                rank, ranks.in.get(rank).slice(at, INT), ranks.out.get(rank).slice(at, INT), 1);
+          }
+          ranks.streams.get(rank).query();
+        }
+        ranks.streams.forEach(Stream::synchronize);
+        for (int rank = 0; rank < 2; rank++) {
+          int[] got = new int[number];
+          int[] wanted = new int[number];
+          ranks.out.get(rank).copyTo(got);
+          for (int i = 0; i < number; i++) {
+            wanted[i] = 3 * i;
+          }
+          assertArrayEquals(wanted, got, "rank " + rank);
+        }
+      }
+    }
+  }
+
+  /**
+   * The peer hears of the difference before it comes to it: what lies before is done all the same.
+   */
+  @Test
+  void whatLiesBeforeAContradictionIsDone() {
+    try (Ranks ranks = new Ranks(0, 1)) {
+      for (int rank = 0; rank < 2; rank++) {
+        ranks.in.get(rank).copyFrom(new int[] {rank + 1});
+        for (int i = 0; i < 5; i++) {
+          ranks.sum(rank, i);
+        }
+        ranks.sum(rank, ranks.in.get(rank), ranks.out.get(rank).slice(64, 64), 1 + rank);
+      }
+      for (int rank = 0; rank < 2; rank++) {
+        Stream stream = ranks.streams.get(rank);
+        MismatchException e = assertThrows(MismatchException.class, stream::synchronize);
+        assertTrue(e.getMessage().contains("#6"), e::getMessage);
+        int[] got = new int[5];
+        ranks.out.get(rank).copyTo(got);
+        assertArrayEquals(new int[] {3, 3, 3, 3, 3}, got, "rank " + rank);
+      }
+    }
+  }
+}
