@@ -68,7 +68,7 @@ class HostQueue extends Driven {
   /** Shows no more at a time than the outbox holds, and knows one more. */
   private final Lookahead lookahead = new Lookahead(2 * Layout.OUTBOX_SLOTS);
 
-  /** Whether the last entry that was looked at needed nothing of the one before; by the owner. */
+  /** Whether what was last seen behind a head needed nothing of that head; by the owner. */
   private boolean isIndependent;
 
   private long next;

@@ -23,8 +23,8 @@ final class CarriedExchange {
   static final long LEAST_WINDOW_BYTES = 4 << 10;
   private static final long ALL_WINDOWS_BYTES = 4 << 20;
 
-  private final Span span;
   private final Wire wire;
+  private final EarlySends early;
   private final Hosts hosts;
   private final int host;
   private final int nranks;
@@ -57,9 +57,9 @@ final class CarriedExchange {
   private long finished;
 
   /** A rank's part; it is one of the first of its host, see {@link WindowPlan#rails}. */
-  CarriedExchange(Span span, Wire wire, Hosts hosts, int rank) {
-    this.span = span;
+  CarriedExchange(Span span, Wire wire, EarlySends early, Hosts hosts, int rank) {
     this.wire = wire;
+    this.early = early;
     this.hosts = hosts;
     host = hosts.of(rank);
     nranks = hosts.nranks();
@@ -128,7 +128,7 @@ final class CarriedExchange {
     issued = 0;
     finished = 0;
     if (first) {
-      wasSent = span.wasSent(w);
+      wasSent = early.wasSent(w);
       plan.begin(w);
       if (!plan.isUsed()) {
         return;

@@ -12,14 +12,16 @@ import io.nccl4j.internal.host.memory.HostBuffer;
 final class PairExchange {
   private final Span span;
   private final Wire wire;
+  private final EarlySends early;
   private final int rank;
   private final int nranks;
   private final Transfers underWay;
   private long begun;
 
-  PairExchange(Span span, Wire wire, int rank, int nranks) {
+  PairExchange(Span span, Wire wire, EarlySends early, int rank, int nranks) {
     this.span = span;
     this.wire = wire;
+    this.early = early;
     this.rank = rank;
     this.nranks = nranks;
     underWay = new Transfers(2 * nranks);
@@ -42,7 +44,7 @@ final class PairExchange {
 
   private void begin(EngineWork w) {
     int size = w.type.byteSize();
-    boolean wasSent = span.wasSent(w);
+    boolean wasSent = early.wasSent(w);
     for (int i = 1; i < nranks; i++) {
       int from = (rank - i + nranks) % nranks;
       if (span.isElsewhere(from) && w.receives(rank) && w.sends(from)) {

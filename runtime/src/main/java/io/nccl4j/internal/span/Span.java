@@ -4,7 +4,6 @@ import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
-import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
@@ -47,9 +46,6 @@ import org.jspecify.annotations.Nullable;
 public final class Span extends Outside {
   private static final long[] NO_COUNTS = {};
 
-  /** Most bytes for a peer that are sent before their turn: however many hosts, one window. */
-  private static final long EARLY_BYTES = CarriedExchange.LEAST_WINDOW_BYTES;
-
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
 
@@ -70,6 +66,7 @@ public final class Span extends Outside {
   private final Port port;
   private final Wire wire;
   private final PairExchange pairs;
+  private final EarlySends early;
   private final List<HostHeap.Block> blocks = new ArrayList<>();
 
   @SuppressWarnings("NullAway.Init") // by begin
@@ -100,13 +97,6 @@ public final class Span extends Outside {
   private volatile boolean isAsking;
 
   // By the owner.
-
-  /** The last collective of which nothing is left to be sent, nor of those before. */
-  private long sentUpTo;
-
-  /** Whether more is sent before its turn until there is no room left: many leave together so. */
-  private boolean isRefilling;
-
   private @Nullable NcclException found;
   private int failures;
 
@@ -141,7 +131,8 @@ public final class Span extends Outside {
     wire = new Wire(port, nranks, this::memory, new Events());
     cell = new PortCell(port, wire, this::atEnd);
     heard = new AtomicIntegerArray(hosts.count());
-    pairs = new PairExchange(this, wire, rank, nranks);
+    early = new EarlySends(wire, hosts, rank);
+    pairs = new PairExchange(this, wire, early, rank, nranks);
   }
 
   @Override
@@ -150,7 +141,7 @@ public final class Span extends Outside {
     wording = words;
     own = of;
     if (hosts.place(rank) < WindowPlan.rails(hosts)) {
-      carried = new CarriedExchange(this, wire, hosts, rank);
+      carried = new CarriedExchange(this, wire, early, hosts, rank);
     }
     if (rank == hosts.leader(host)) {
       for (int h = host + 1; h < hosts.count(); h++) {
@@ -205,7 +196,7 @@ public final class Span extends Outside {
       result = moveOwned(w, engine);
       return result;
     } finally {
-      if (result == Step.DONE && sentUpTo > w.seq) {
+      if (result == Step.DONE && early.isAheadOf(w)) {
         // The next ones, which were sent, take steps soon: it all leaves together then.
         disownUnflushed();
       } else {
@@ -245,9 +236,8 @@ public final class Span extends Outside {
         leading != null
             ? leading.step(w, engine, piece(w), isStaged(w))
             : pairs.step(w, engine, isLast(w));
-    if (sentUpTo < w.seq
-        && (result == Step.DONE ? isLast(w) : canSendEarly(w) && hasSent(leading))) {
-      sentUpTo = w.seq;
+    if (result == Step.DONE ? isLast(w) : early.canSend(w) && hasSent(leading)) {
+      early.sent(w);
     }
     return result;
   }
@@ -256,79 +246,21 @@ public final class Span extends Outside {
     return leading == null || leading.hasSent();
   }
 
-  // ---- before its turn
-
   @Override
   protected boolean canSendEarly(EngineWork w) {
-    Shape sent = w.operation.sent();
-    return hosts.mostRanks() == 1
-        && (sent == Shape.ONE || sent == Shape.EACH)
-        && w.count > 0
-        && w.count * w.type.byteSize() <= EARLY_BYTES
-        && w.op.kind() != ReduceOp.Kind.PRE_MUL_SUM;
+    return early.canSend(w);
   }
 
-  /** Where each host has one rank, each has one block for each other one, or the same for all. */
   @Override
   protected boolean sendEarly(EngineWork w, boolean first) {
     if (!tryOwn()) {
       return false;
     }
     try {
-      long bytes = w.count * w.type.byteSize();
-      if (sentUpTo != w.seq - 1 || found != null || suspicion != null) {
-        return false;
-      }
-      if (!canSendToAll(bytes)) {
-        isRefilling = false;
-        return false;
-      }
-      if (!first && !isRefilling && !areHalfDone()) {
-        return false;
-      }
-      isRefilling = true;
-      wire.callEarly(w);
-      HostBuffer from = w.sendBuffer();
-      for (int k = 0; k < hosts.nranks(); k++) {
-        if (k != rank) {
-          Transfer t = wire.nextSend(k, Wire.COLLECTIVES);
-          t.memory = from.segment();
-          t.offset = from.offset() + w.sendStart(k) * w.type.byteSize();
-          t.bytes = bytes;
-          sign(t, w);
-          wire.begin(t);
-          boolean ignored = wire.isDone(t);
-        }
-      }
-      sentUpTo = w.seq;
-      return true;
+      return found == null && suspicion == null && early.send(w, first);
     } finally {
       disownUnflushed();
     }
-  }
-
-  private boolean canSendToAll(long bytes) {
-    for (int k = 0; k < hosts.nranks(); k++) {
-      if (k != rank && !wire.canSendAtOnce(k, Wire.COLLECTIVES, bytes)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  /** Whether the peers have come to half of what they may be sent before. */
-  private boolean areHalfDone() {
-    for (int k = 0; k < hosts.nranks(); k++) {
-      if (k != rank && wire.ahead(k, Wire.COLLECTIVES) > Wire.SLOTS / 2) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  /** Whether nothing is left to be sent of a collective when its turn comes. */
-  boolean wasSent(EngineWork w) {
-    return w.seq <= sentUpTo;
   }
 
   // ---- messages
