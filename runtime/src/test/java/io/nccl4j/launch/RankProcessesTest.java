@@ -437,7 +437,7 @@ class RankProcessesTest {
   void withoutTheWatchingShellNothingRuns() throws Exception {
     CountDownLatch ready = new CountDownLatch(2);
     String script = "sleep 1000 & echo $!; wait";
-    // A closed one ends by itself, a little later.
+    // Those of earlier tests take a moment to end.
     List<ProcessHandle> earlier = guards();
     try (RankProcesses ranks = shells(2, script).output(awaiting(ready)).start()) {
       assertTrue(ready.await(30, TimeUnit.SECONDS));

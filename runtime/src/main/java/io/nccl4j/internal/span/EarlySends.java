@@ -92,12 +92,12 @@ final class EarlySends {
     return true;
   }
 
-  /** All of a collective has been sent, at its turn. */
+  /** The next collective has been sent whole, at its turn. */
   void sent(EngineWork w) {
-    sentUpTo = Math.max(sentUpTo, w.seq);
+    sentUpTo = w.seq;
   }
 
-  /** Whether nothing is left to be sent of a collective when its turn comes. */
+  /** Whether nothing of a collective is left to be sent. */
   boolean wasSent(EngineWork w) {
     return w.seq <= sentUpTo;
   }

@@ -45,7 +45,6 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Span extends Outside {
   private static final long[] NO_COUNTS = {};
-
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
 
@@ -236,10 +235,15 @@ public final class Span extends Outside {
         leading != null
             ? leading.step(w, engine, piece(w), isStaged(w))
             : pairs.step(w, engine, isLast(w));
-    if (result == Step.DONE ? isLast(w) : early.canSend(w) && hasSent(leading)) {
+    if (!early.wasSent(w)
+        && (result == Step.DONE ? isLast(w) : early.canSend(w) && hasSent(leading))) {
       early.sent(w);
     }
     return result;
+  }
+
+  private static boolean isLast(EngineWork w) {
+    return !isStaged(w) || piece(w) + pieceLength(w) >= longest(w);
   }
 
   private static boolean hasSent(@Nullable CarriedExchange leading) {
@@ -264,10 +268,6 @@ public final class Span extends Outside {
   }
 
   // ---- messages
-
-  private static boolean isLast(EngineWork w) {
-    return !isStaged(w) || piece(w) + pieceLength(w) >= longest(w);
-  }
 
   @Override
   public int step(EngineWork w) {

@@ -93,7 +93,7 @@ public abstract class Outside {
 
   /**
    * Whether the data of a collective, in which each rank waits for all others, may be sent before
-   * its turn. The same whenever it is asked of a work.
+   * its turn. The answer does not change while the work lasts.
    */
   protected abstract boolean canSendEarly(EngineWork work);
 

@@ -23,8 +23,8 @@ import org.apache.logging.log4j.Logger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A TCP connection: its handshake, then frames, each of which is taken apart as it comes. What
- * leaves by it goes through its {@link Outlet}.
+ * A TCP connection: its handshake, then frames, each of which is taken apart as it comes. It sends
+ * through its {@link Outlet}.
  */
 final class Connection extends ChannelInboundHandlerAdapter {
   /** What the other end says next. */
