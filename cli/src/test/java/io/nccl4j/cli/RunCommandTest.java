@@ -122,13 +122,25 @@ class RunCommandTest {
       List<ProcessHandle> children = command.awaitChildren(2);
       command.awaitLine("[0] ready");
       command.awaitLine("[1] ready");
-      List<ProcessHandle> all =
-          new ArrayList<>(children.stream().flatMap(ProcessHandle::descendants).toList());
-      assertTrue(all.size() >= 2, all::toString);
-      all.addAll(children);
+      List<ProcessHandle> all = new ArrayList<>(children);
+      for (ProcessHandle shell : children) {
+        all.addAll(awaitDescendant(shell));
+      }
       command.process().destroyForcibly();
       Jvm.awaitEnd(all, 5000);
     }
+  }
+
+  /** A shell says that it is ready before it starts what it waits for. */
+  private static List<ProcessHandle> awaitDescendant(ProcessHandle shell)
+      throws InterruptedException {
+    List<ProcessHandle> found = shell.descendants().toList();
+    while (found.isEmpty()) {
+      assertTrue(shell.isAlive(), "the shell has ended");
+      Thread.sleep(10);
+      found = shell.descendants().toList();
+    }
+    return found;
   }
 
   @ParameterizedTest

@@ -148,7 +148,7 @@ public final class AllToAllVProgram extends Program {
             elements(size, from -> traffic.receivedBefore(from, rank, nranks, total)));
     RankCall call =
         new RankCall(communicator, send, recv, sizes, size.type(), op, size.root(), stream, false);
-    return stage -> COLLECTIVE.issue(call);
+    return COLLECTIVE.prepare(call);
   }
 
   @Override

@@ -328,4 +328,17 @@ public enum Collective {
   public void issue(RankCall rank) {
     call.accept(rank);
   }
+
+  /** One rank's part, to be queued again and again. */
+  public PreparedCall prepare(RankCall rank) {
+    return new Prepared(call, rank);
+  }
+
+  // No lambda: the compiler inlines only so deep, and the operation itself needs most of that.
+  private record Prepared(Consumer<RankCall> call, RankCall rank) implements PreparedCall {
+    @Override
+    public void issue(int stage) {
+      call.accept(rank);
+    }
+  }
 }

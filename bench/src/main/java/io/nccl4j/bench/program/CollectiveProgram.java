@@ -67,7 +67,7 @@ final class CollectiveProgram extends Program {
     RankCall.Sizes sizes = RankCall.Sizes.of(size.shape().count());
     RankCall call =
         new RankCall(communicator, send, recv, sizes, size.type(), op, size.root(), stream, false);
-    return stage -> collective.issue(call);
+    return collective.prepare(call);
   }
 
   @Override

@@ -120,7 +120,7 @@ final class SelfTestOperation extends Program {
             slots);
     RankCall call =
         new RankCall(communicator, send, recv, sizes, size.type(), op, size.root(), stream, true);
-    return stage -> collective.issue(call);
+    return collective.prepare(call);
   }
 
   @Override

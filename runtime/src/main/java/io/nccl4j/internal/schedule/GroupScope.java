@@ -179,7 +179,7 @@ public final class GroupScope implements Group {
       return;
     }
     if (isPlain()) {
-      launchPlain();
+      launchPlain(ownerOf(threadState.work(0)));
     } else {
       launchAll();
     }
@@ -202,36 +202,32 @@ public final class GroupScope implements Group {
     return !streamOf(first).isCapturing();
   }
 
-  private void launchPlain() {
-    Work first = threadState.work(0);
-    ScheduledCommunicator<?> owner = ownerOf(first);
+  // One method: what it calls lies so deep that the compiler stops inlining with one more between.
+  @SuppressWarnings("unchecked") // a communicator's FIFO holds only its own works
+  private <W extends Work> void launchPlain(ScheduledCommunicator<W> owner) {
+    W plan = (W) threadState.work(0);
+    ScheduledStream<W> stream = (ScheduledStream<W>) streamOf(plan);
     boolean prepared = false;
     try {
       owner.enterForLaunch();
       try {
-        streamOf(first).awaitRoom();
+        stream.awaitRoom();
         prepared = true;
-        publishPlain(owner);
+        owner.submit(plan);
+        Work last = plan;
+        for (int i = 1; i < threadState.count; i++) {
+          W work = (W) threadState.work(i);
+          owner.submit(work);
+          last.next = work;
+          last = work;
+        }
+        stream.publish(plan);
       } finally {
         owner.leave();
       }
     } finally {
       finish(prepared);
     }
-  }
-
-  @SuppressWarnings("unchecked") // a communicator's FIFO holds only its own works
-  private <W extends Work> void publishPlain(ScheduledCommunicator<W> owner) {
-    W plan = (W) threadState.work(0);
-    owner.submit(plan);
-    Work last = plan;
-    for (int i = 1; i < threadState.count; i++) {
-      W work = (W) threadState.work(i);
-      owner.submit(work);
-      last.next = work;
-      last = work;
-    }
-    ((ScheduledStream<W>) streamOf(plan)).publish(plan);
   }
 
   private void launchAll() {

@@ -9,6 +9,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ExecutableGraph;
+import io.nccl4j.Group;
 import io.nccl4j.MismatchException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -17,6 +18,7 @@ import io.nccl4j.internal.host.layout.Layout;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
 import java.util.Random;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
@@ -27,6 +29,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class LookaheadTest {
   private static final int BYTES = 64;
+
+  /** The kind of step in which each rank sends to the next one. */
+  private static final int EXCHANGE = 8;
 
   private static void add(
       HostRanks ranks, int rank, DeviceBuffer from, DeviceBuffer to, int count) {
@@ -54,7 +59,7 @@ class LookaheadTest {
     }
   }
 
-  private static int shown(java.util.function.Consumer<HostRanks> calls) {
+  private static int shown(Consumer<HostRanks> calls) {
     try (HostRanks ranks = new HostRanks(2, BYTES)) {
       return shown(ranks, () -> calls.accept(ranks));
     }
@@ -203,8 +208,14 @@ class LookaheadTest {
     for (int i = 0; i < steps.length; i++) {
       int from = random.nextInt(slots);
       int to = random.nextInt(slots);
-      int kind = random.nextInt(8);
-      steps[i] = new int[] {kind > 4 ? 0 : kind, from, to, random.nextInt(nranks)};
+      int kind = random.nextInt(12);
+      if (kind >= EXCHANGE) {
+        // A group of a send and a receive must not use one place for both.
+        to = to == from ? (to + 1) % slots : to;
+        kind = EXCHANGE;
+      }
+      steps[i] =
+          new int[] {kind > 4 && kind != EXCHANGE ? 0 : kind, from, to, random.nextInt(nranks)};
     }
     return steps;
   }
@@ -219,6 +230,14 @@ class LookaheadTest {
       case 1 -> communicator.broadcast(from, to, 1, DataType.INT32, step[3], stream);
       case 2 -> communicator.reduce(from, to, 1, DataType.INT32, ReduceOp.MAX, step[3], stream);
       case 3 -> stream.fill(to, (byte) 3);
+      case EXCHANGE -> {
+        int nranks = ranks.size();
+        try (Group group = Group.start()) {
+          communicator.send(from, 1, DataType.INT32, (rank + 1) % nranks, stream);
+          communicator.recv(to, 1, DataType.INT32, (rank + nranks - 1) % nranks, stream);
+          group.launch();
+        }
+      }
       default -> communicator.barrier(stream);
     }
   }
@@ -229,12 +248,14 @@ class LookaheadTest {
     int sum = Arrays.stream(model).mapToInt(values -> values[from]).sum();
     int most = Arrays.stream(model).mapToInt(values -> values[from]).max().orElseThrow();
     int root = model[step[3]][from];
+    int[] sent = Arrays.stream(model).mapToInt(values -> values[from]).toArray();
     for (int rank = 0; rank < model.length; rank++) {
       switch (step[0]) {
         case 0 -> model[rank][to] = sum;
         case 1 -> model[rank][to] = root;
         case 2 -> model[rank][to] = rank == step[3] ? most : model[rank][to];
         case 3 -> model[rank][to] = 0x03030303;
+        case EXCHANGE -> model[rank][to] = sent[(rank + sent.length - 1) % sent.length];
         default -> {}
       }
     }
