@@ -19,7 +19,6 @@ import io.nccl4j.internal.net.PortCell;
 import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
-import io.nccl4j.internal.operation.Signature;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
@@ -28,7 +27,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.locks.LockSupport;
@@ -44,7 +42,6 @@ import org.jspecify.annotations.Nullable;
  * own, each rank carries its own ({@link PairExchange}).
  */
 public final class Span extends Outside {
-  private static final long[] NO_COUNTS = {};
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
 
@@ -52,9 +49,6 @@ public final class Span extends Outside {
   private static final long REASON_NANOS = 100_000_000;
 
   private static final long ASKING_NANOS = 50_000;
-
-  /** How long a peer that contradicts this rank may take to say where it did first. */
-  private static final long WHERE_NANOS = 500_000_000;
 
   private final Hosts hosts;
   private final int rank;
@@ -77,6 +71,9 @@ public final class Span extends Outside {
   @SuppressWarnings("NullAway.Init") // by begin
   private Own own;
 
+  @SuppressWarnings("NullAway.Init") // by begin
+  private Contradictions contradictions;
+
   private @Nullable CarriedExchange carried;
 
   /** The thread that owns the port in a call of this class. */
@@ -98,9 +95,6 @@ public final class Span extends Outside {
   // By the owner.
   private @Nullable NcclException found;
   private int failures;
-
-  /** A contradiction that this rank has found, and has asked the peer of where it began. */
-  private @Nullable Suspicion suspicion;
 
   /** When a peer was lost that nobody was told of yet; 0 if there is none. */
   private long lostAt;
@@ -139,6 +133,7 @@ public final class Span extends Outside {
     account = from;
     wording = words;
     own = of;
+    contradictions = new Contradictions(wire, own, wording, rank, hosts.nranks());
     if (hosts.place(rank) < WindowPlan.rails(hosts)) {
       carried = new CarriedExchange(this, wire, early, hosts, rank);
     }
@@ -209,7 +204,7 @@ public final class Span extends Outside {
     CarriedExchange leading = all ? carried : null;
     wire.call(w);
     check();
-    if (suspicion != null) {
+    if (contradictions.isOpen()) {
       // It goes no further: the peer's answer, or its silence, ends the operation.
       return poll(w);
     }
@@ -220,7 +215,7 @@ public final class Span extends Outside {
     int result = step(w, engine, leading);
     if (result == Step.BLOCKED) {
       result = poll(w);
-      if (result == Step.MOVED && suspicion == null) {
+      if (result == Step.MOVED && !contradictions.isOpen()) {
         result = step(w, engine, leading);
         result = result == Step.BLOCKED ? Step.MOVED : result;
       }
@@ -261,7 +256,7 @@ public final class Span extends Outside {
       return false;
     }
     try {
-      return found == null && suspicion == null && early.send(w, first);
+      return found == null && !contradictions.isOpen() && early.send(w, first);
     } finally {
       disownUnflushed();
     }
@@ -322,11 +317,11 @@ public final class Span extends Outside {
       check();
       return Step.MOVED;
     }
-    int peer = suspicion == null ? w.blockedOn : suspicion.peer;
+    int peer = contradictions.isOpen() ? contradictions.suspect() : w.blockedOn;
     w.blockedOn = peer;
     if (peer >= 0 && isElsewhere(peer)) {
       String ended = port.error(peer);
-      if (ended != null && lostAt == 0 && suspicion == null) {
+      if (ended != null && lostAt == 0 && !contradictions.isOpen()) {
         if (cell.poll() > 0) {
           // What it sent before it ended may say why.
           return Step.MOVED;
@@ -370,7 +365,7 @@ public final class Span extends Outside {
 
   /** Whether one has been lost since the last look. */
   private boolean lookForLost() {
-    if (suspicion != null) {
+    if (contradictions.isOpen()) {
       return false;
     }
     if (port.failures() != failures) {
@@ -394,28 +389,16 @@ public final class Span extends Outside {
 
   /** Nobody waits long for a peer to say where a contradiction began. */
   private void settle() {
-    Suspicion of = suspicion;
-    if (of != null) {
-      boolean isGone = port.error(of.peer) != null;
+    if (contradictions.isOpen()) {
+      boolean isGone = port.error(contradictions.suspect()) != null;
       if (isGone) {
         // The answer may be in what it sent before it ended.
         int ignored = cell.poll();
       }
-      if (suspicion == of && (isGone || System.nanoTime() - of.since > WHERE_NANOS)) {
-        suspicion = null;
-        found = describe(of, isGone ? "is gone" : "does not answer");
-      }
+      NcclException end = contradictions.unanswered(isGone);
+      found = end == null ? found : end;
     }
   }
-
-  /**
-   * A contradiction.
-   *
-   * @param call the collective at which it was found; it may have begun before
-   * @param theirs what the peer said of it
-   * @param since when it was found
-   */
-  private record Suspicion(long call, int peer, Wire.Header theirs, long since) {}
 
   private PeerFailedException lost(int k, String why) {
     return new PeerFailedException(
@@ -437,7 +420,7 @@ public final class Span extends Outside {
     @Override
     public void contradiction(Transfer own, Wire.Header theirs) {
       if (own.link.lane == Wire.MESSAGES || own.word == theirs.word()) {
-        found(describe(own, theirs));
+        found(contradictions.of(own, theirs));
       } else {
         contradiction(own.call, own.link.peer, theirs);
       }
@@ -445,26 +428,21 @@ public final class Span extends Outside {
 
     @Override
     public void contradiction(long call, int peer, Wire.Header theirs) {
-      if (found == null && suspicion == null) {
-        suspicion = new Suspicion(call, peer, theirs, System.nanoTime());
-        wire.askWhere(peer);
+      if (found == null) {
+        contradictions.notice(call, peer, theirs);
       }
     }
 
     @Override
     public long[] counts(long call) {
-      return commonCounts(call);
+      return contradictions.counts(call);
     }
 
     @Override
     public void difference(int peer, Wire.Difference theirs) {
-      Suspicion was = suspicion;
-      if (was != null && was.peer == peer) {
-        suspicion = null;
-        found(
-            wire.history().has(theirs.call())
-                ? describe(peer, theirs)
-                : describe(was, "remembers no call that differs"));
+      NcclException end = contradictions.answered(peer, theirs);
+      if (end != null) {
+        found(end);
       }
     }
 
@@ -497,100 +475,6 @@ public final class Span extends Outside {
               "rank " + peer + " of " + wording.name() + " sent " + what,
               "check what that rank's process runs: nccl4j never does this"));
     }
-  }
-
-  private NcclException describe(Transfer own, Wire.Header theirs) {
-    int peer = own.link.peer;
-    String mine = Signature.describe(own.code, own.count);
-    String other = describe(theirs);
-    if (own.link.lane == Wire.MESSAGES) {
-      return Wording.differentMessages(
-          own.sends
-              ? wording.messages(peer, other, rank, mine)
-              : wording.messages(rank, mine, peer, other));
-    }
-    return wording.counts(
-        Signature.operation(own.code).label() + " #" + own.call,
-        rank,
-        own.bytes / own.elementBytes,
-        peer,
-        own.sends ? "expects of" : "sends to",
-        theirs.bytes() / own.elementBytes);
-  }
-
-  /** What is known of a contradiction from the header alone in which it was found. */
-  private NcclException describe(Suspicion of, String how) {
-    CallHistory history = wire.history();
-    long call = of.call;
-    int peer = of.peer;
-    Wire.Header theirs = of.theirs;
-    String what;
-    if (theirs.call() != call) {
-      String other = describe(theirs) + " as its #" + theirs.call();
-      what = wording.collectives(call, rank, describe(call), peer, other);
-    } else if (!history.agrees(call, theirs.code(), theirs.count())) {
-      what = wording.collectives(call, rank, describe(call), peer, describe(theirs));
-    } else if (call == 1 || history.agrees(call - 1, theirs.earlierCode(), theirs.earlierCount())) {
-      what = wording.earlier(call, rank, peer, describe(call));
-    } else {
-      String earlier = Signature.describe(theirs.earlierCode(), theirs.earlierCount());
-      what = wording.collectives(call - 1, rank, describe(call - 1), peer, earlier);
-    }
-    return Wording.differentCollectives(
-        what + "; what rank " + peer + " called before is not known: it " + how);
-  }
-
-  /** The first collective in which this rank and a peer differ, as both know it. */
-  private NcclException describe(int peer, Wire.Difference theirs) {
-    long call = theirs.call();
-    String mine = describe(call);
-    String other = Signature.describe(theirs.code(), theirs.count());
-    String what;
-    if (wire.history().agrees(call, theirs.code(), theirs.count())) {
-      long[] counts = commonCounts(call);
-      int k = Arrays.mismatch(counts, theirs.counts());
-      what =
-          k >= 0 && k < Math.min(counts.length, theirs.counts().length)
-              ? wording.collectives(
-                  call,
-                  rank,
-                  Wording.withCount(mine, counts[k], k),
-                  peer,
-                  Wording.withCount(other, theirs.counts()[k], k))
-              : wording.earlier(call, rank, peer, mine);
-    } else {
-      what = wording.collectives(call, rank, mine, peer, other);
-    }
-    return Wording.differentCollectives(
-        call > 1 && call == theirs.since()
-            ? what + "; what they called before that is no longer known"
-            : what);
-  }
-
-  /**
-   * The counts of all ranks that this one called a collective with; empty if they are not known.
-   */
-  private long[] commonCounts(long call) {
-    long code = wire.history().code(call);
-    if (code == 0 || !Signature.operation(code).hasCommonCounts()) {
-      return NO_COUNTS;
-    }
-    long[] counts = new long[hosts.nranks()];
-    for (int k = 0; k < counts.length; k++) {
-      counts[k] = own.shownCount(rank, call, k);
-      if (counts[k] < 0) {
-        return NO_COUNTS;
-      }
-    }
-    return counts;
-  }
-
-  private String describe(long call) {
-    return Signature.describe(wire.history().code(call), wire.history().count(call));
-  }
-
-  private static String describe(Wire.Header theirs) {
-    return Signature.describe(theirs.code(), theirs.count());
   }
 
   @Override
