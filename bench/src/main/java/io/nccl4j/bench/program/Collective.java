@@ -334,7 +334,9 @@ public enum Collective {
     return new Prepared(call, rank);
   }
 
-  // No lambda: the compiler inlines only so deep, and the operation itself needs most of that.
+  // Not a lambda, which is one call more: the compiler inlines 15 levels of calls, and the
+  // operation
+  // itself needs most of them.
   private record Prepared(Consumer<RankCall> call, RankCall rank) implements PreparedCall {
     @Override
     public void issue(int stage) {
