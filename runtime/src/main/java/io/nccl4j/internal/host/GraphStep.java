@@ -21,6 +21,11 @@ final class GraphStep {
     task = (StreamTask) node.transfer();
   }
 
+  /** Its only work if that is a collective; else null. */
+  @Nullable HostWork collective() {
+    return works.length == 1 && works[0].isCollective() ? works[0] : null;
+  }
+
   static GraphStep[] of(List<GraphNode<HostWork>> nodes) {
     return nodes.stream().map(GraphStep::new).toArray(GraphStep[]::new);
   }

@@ -184,9 +184,10 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
         boolean ignored = ahead.advance(first);
         ahead.look(first);
       }
+      HostWork collective = steps[first].collective();
       int one =
-          ahead.isSmall(first)
-              ? stream.step(steps[first].works[0], patience)
+          collective != null
+              ? stream.step(collective, behind(collective), patience)
               : step(stream, steps[first], patience);
       if (one != Step.DONE) {
         return first == before ? one : Step.MOVED;
@@ -194,6 +195,12 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
       done[first++] = true;
     }
     return Step.DONE;
+  }
+
+  /** The step after the first unfinished one if both are a collective of one rank; else null. */
+  private @Nullable HostWork behind(HostWork collective) {
+    HostWork next = first + 1 < steps.length ? steps[first + 1].collective() : null;
+    return next != null && next.rank == collective.rank ? next : null;
   }
 
   private void begin(StreamTask task) {
@@ -225,7 +232,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
       int polls = step.works.length == 1 ? patience : 0;
       for (HostWork work : step.works) {
         if (!work.finished) {
-          int one = stream.step(work, polls);
+          int one = stream.step(work, null, polls);
           work.finished = one == Step.DONE;
           if (one != Step.DONE && (result == Step.DONE || one == Step.MOVED)) {
             result = one;

@@ -202,7 +202,9 @@ class HostQueue extends Driven {
         lookAhead(head, tail);
       }
       int result =
-          plan == null ? stepTask(tasks[index], patience) : stepPlan(index, plan, patience);
+          plan == null
+              ? stepTask(tasks[index], patience)
+              : stepPlan(index, plan, tail - head > 1 ? behind(plan, head) : null, patience);
       if (result != Step.DONE) {
         if (result == Step.BLOCKED && tail - head > 1) {
           lookAhead(head, tail);
@@ -242,9 +244,17 @@ class HostQueue extends Driven {
     }
   }
 
-  private int stepPlan(int index, HostWork plan, int patience) {
+  /** The plan after the one at the head if both are collectives of one rank; else null. */
+  private @Nullable HostWork behind(HostWork plan, long head) {
+    HostWork next = plans[(int) (head + 1) & CAPACITY - 1];
+    return next != null && next.next == null && next.rank == plan.rank && next.isCollective()
+        ? next
+        : null;
+  }
+
+  private int stepPlan(int index, HostWork plan, @Nullable HostWork behind, int patience) {
     if (plan.next == null) {
-      int result = step(plan, patience);
+      int result = step(plan, behind, patience);
       if (result == Step.DONE) {
         plans[index] = null;
         retire(plan);
@@ -256,7 +266,7 @@ class HostQueue extends Driven {
     int result = Step.BLOCKED;
     while (work != null) {
       HostWork following = (HostWork) work.next;
-      int one = step(work, 0);
+      int one = step(work, null, 0);
       if (one == Step.DONE) {
         if (previous == null) {
           plans[index] = following;
@@ -301,14 +311,18 @@ class HostQueue extends Driven {
     return e != null && failedAt < position ? e : null;
   }
 
-  /** Takes a step of one work, and turns what it throws into this stream's failure. */
-  int step(HostWork work, int patience) {
+  /**
+   * Takes a step of one work, and turns what it throws into this stream's failure.
+   *
+   * @param behind what follows it if both are collectives of one rank; else null
+   */
+  int step(HostWork work, @Nullable HostWork behind, int patience) {
     HostRank rank = work.rank;
     if (error == null && rank.isHealthy()) {
       try {
         int result =
             work.isCollective()
-                ? rank.collectives().step(work, patience)
+                ? rank.collectives().step(work, behind, patience)
                 : rank.stepMessage(work, patience);
         if (result == Step.BLOCKED) {
           work.timesBlocked++;

@@ -19,16 +19,20 @@ import java.lang.foreign.Arena;
 import java.util.Arrays;
 import java.util.Random;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** What a graph shows to peers before its turn, and what it must not. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class LookaheadTest {
   private static final int BYTES = 64;
+
+  /** Too much for a slot. */
+  private static final int LARGE = 8192;
 
   /** The kind of step in which each rank sends to the next one. */
   private static final int EXCHANGE = 8;
@@ -140,6 +144,30 @@ class LookaheadTest {
             }));
   }
 
+  /** Who has done its share of a large operation need not wait before it shows the next one. */
+  @Test
+  void theNextLargeOperationIsShownBeforeOthersHaveDoneTheirShare() {
+    try (HostRanks ranks = new HostRanks(2, LARGE)) {
+      ranks.sum(1, LARGE / Integer.BYTES);
+      ranks.streams.get(1).query();
+      ranks.sum(0, LARGE / Integer.BYTES);
+      ranks
+          .get(0)
+          .allReduce(
+              ranks.out.getFirst(),
+              ranks.in.getFirst(),
+              LARGE / Integer.BYTES,
+              DataType.INT32,
+              ReduceOp.SUM,
+              ranks.streams.getFirst());
+      ranks.streams.getFirst().query();
+      ControlBlock control = ranks.get(0).own().part().control();
+      long slot = control.outbox(0) + 2L * Layout.OUTBOX_SLOT_BYTES;
+      assertEquals(2, (int) control.getAcquire(slot));
+      ranks.get(0).abort();
+    }
+  }
+
   /** Two mappings of the same memory have different addresses. */
   @Test
   void memoryFromElsewhereIsNotShown() {
@@ -158,20 +186,23 @@ class LookaheadTest {
     }
   }
 
-  /** Random chains with every kind of dependence, against a model, the ranks out of step. */
+  /**
+   * Random chains with every kind of dependence, against a model, the ranks out of step. The wider
+   * ones go straight from buffer to buffer.
+   */
   @ParameterizedTest
-  @ValueSource(ints = {2, 3})
-  void chainsGiveWhatPlainCallsGive(int nranks) throws Exception {
+  @CsvSource({"2, 1", "3, 1", "2, 1000", "3, 1000"})
+  void chainsGiveWhatPlainCallsGive(int nranks, int width) throws Exception {
     int slots = 6;
     for (int seed = 0; seed < 30; seed++) {
       int[][] model = new int[nranks][slots];
       int[][] steps = steps(new Random(seed), slots, nranks);
-      try (HostRanks ranks = new HostRanks(nranks, (long) slots * Integer.BYTES)) {
+      try (HostRanks ranks = new HostRanks(nranks, (long) slots * width * Integer.BYTES)) {
         for (int rank = 0; rank < nranks; rank++) {
           for (int i = 0; i < slots; i++) {
             model[rank][i] = rank * 100 + i;
           }
-          ranks.in.get(rank).copyFrom(model[rank]);
+          ranks.in.get(rank).copyFrom(wide(model[rank], width));
         }
         int launches = 5;
         for (int i = 0; i < launches; i++) {
@@ -182,7 +213,8 @@ class LookaheadTest {
             rank -> {
               Stream stream = ranks.streams.get(rank);
               Random delays = new Random(of * 31L + rank);
-              Runnable calls = () -> Arrays.stream(steps).forEach(step -> call(ranks, rank, step));
+              Runnable calls =
+                  () -> Arrays.stream(steps).forEach(step -> call(ranks, rank, step, width));
               try (ExecutableGraph graph = GraphEngineTest.executable(stream, calls)) {
                 for (int i = 0; i < launches; i++) {
                   if (delays.nextInt(3) == 0) {
@@ -196,10 +228,18 @@ class LookaheadTest {
                 }
                 stream.synchronize();
               }
-              assertArrayEquals(model[rank], ranks.in.get(rank).toInts(), "seed " + of);
+              assertArrayEquals(
+                  wide(model[rank], width), ranks.in.get(rank).toInts(), "seed " + of);
             });
       }
     }
+  }
+
+  /** Each value so many times. */
+  private static int[] wide(int[] values, int width) {
+    return Arrays.stream(values)
+        .flatMap(value -> IntStream.generate(() -> value).limit(width))
+        .toArray();
   }
 
   /** Each a kind, a source, a target and a root, of which the places are ints of one buffer. */
@@ -220,21 +260,22 @@ class LookaheadTest {
     return steps;
   }
 
-  private static void call(HostRanks ranks, int rank, int[] step) {
+  private static void call(HostRanks ranks, int rank, int[] step, int width) {
     Communicator communicator = ranks.get(rank);
     Stream stream = ranks.streams.get(rank);
-    DeviceBuffer from = ranks.in.get(rank).slice(4L * step[1], 4);
-    DeviceBuffer to = ranks.in.get(rank).slice(4L * step[2], 4);
+    long bytes = (long) width * Integer.BYTES;
+    DeviceBuffer from = ranks.in.get(rank).slice(bytes * step[1], bytes);
+    DeviceBuffer to = ranks.in.get(rank).slice(bytes * step[2], bytes);
     switch (step[0]) {
-      case 0 -> communicator.allReduce(from, to, 1, DataType.INT32, ReduceOp.SUM, stream);
-      case 1 -> communicator.broadcast(from, to, 1, DataType.INT32, step[3], stream);
-      case 2 -> communicator.reduce(from, to, 1, DataType.INT32, ReduceOp.MAX, step[3], stream);
+      case 0 -> communicator.allReduce(from, to, width, DataType.INT32, ReduceOp.SUM, stream);
+      case 1 -> communicator.broadcast(from, to, width, DataType.INT32, step[3], stream);
+      case 2 -> communicator.reduce(from, to, width, DataType.INT32, ReduceOp.MAX, step[3], stream);
       case 3 -> stream.fill(to, (byte) 3);
       case EXCHANGE -> {
         int nranks = ranks.size();
         try (Group group = Group.start()) {
-          communicator.send(from, 1, DataType.INT32, (rank + 1) % nranks, stream);
-          communicator.recv(to, 1, DataType.INT32, (rank + nranks - 1) % nranks, stream);
+          communicator.send(from, width, DataType.INT32, (rank + 1) % nranks, stream);
+          communicator.recv(to, width, DataType.INT32, (rank + nranks - 1) % nranks, stream);
           group.launch();
         }
       }

@@ -141,9 +141,10 @@ public final class CollectiveEngine extends Padded {
   /**
    * Gets on with the work until it is complete or must wait.
    *
+   * @param behind the next work of the stream if it is another collective of this rank, else null
    * @param patience how often to look before it is said to be waiting
    */
-  public int step(EngineWork w, int patience) {
+  public int step(EngineWork w, @Nullable EngineWork behind, int patience) {
     this.patience = patience;
     if (w.stage == EngineWork.SHOWN) {
       return finishLowLatency(w);
@@ -178,7 +179,7 @@ public final class CollectiveEngine extends Padded {
       resolve(w);
       beginPiece(w);
     }
-    return stepDirect(w);
+    return stepDirect(w, behind);
   }
 
   /**
@@ -226,7 +227,7 @@ public final class CollectiveEngine extends Padded {
     return outside == null ? nranks > 1 && isLowLatency(w) : outside.canSendEarly(w);
   }
 
-  private int stepDirect(EngineWork w) {
+  private int stepDirect(EngineWork w, @Nullable EngineWork behind) {
     while (true) {
       switch (w.stage) {
         case EngineWork.COPY_IN -> {
@@ -252,6 +253,9 @@ public final class CollectiveEngine extends Padded {
             return Step.MOVED;
           }
           arrive(w, EngineWork.LEAVE);
+          if (behind != null && !w.staged) {
+            postBehind(w, behind);
+          }
         }
         case EngineWork.LEAVE -> {
           if (!allArrived(w)) {
@@ -272,6 +276,28 @@ public final class CollectiveEngine extends Padded {
           return Step.MOVED;
         }
       }
+    }
+  }
+
+  /**
+   * Shows where the buffers of a direct work lie as soon as this rank has done its share of the one
+   * before. Who sees that of all ranks knows that the one before is complete: the wait at its end
+   * and the one at the beginning of the next are one then, whichever buffers the two have in
+   * common.
+   */
+  private void postBehind(EngineWork before, EngineWork w) {
+    if (w.stage == EngineWork.QUEUED
+        && w.seq == before.seq + 1
+        && w.seq <= safeUntil
+        && outside == null
+        && !isLowLatency(w)
+        && w.operation.sent() != Shape.NOTHING
+        && !w.operation.varies()
+        && w.op.deviceScalar() == null) {
+      w.lowLatency = false;
+      w.shared = false;
+      post(w);
+      w.stage = EngineWork.POSTED;
     }
   }
 

@@ -145,11 +145,6 @@ public final class Lookahead extends Padded {
     seen = 0;
   }
 
-  /** Whether an entry is a small collective. */
-  public boolean isSmall(long entry) {
-    return works[(int) entry & mask] != null;
-  }
-
   /** Whether an entry that was added may be shown when those before {@code first} are done. */
   public boolean isFree(long entry, long first) {
     int index = (int) entry & mask;
