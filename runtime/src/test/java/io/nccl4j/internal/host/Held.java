@@ -15,11 +15,12 @@ import java.util.stream.Stream;
 /**
  * What this process holds of the system for communicators.
  *
+ * @param descriptors what they stand for, without the jars that class loaders have opened
  * @param mappings of heaps, this process's own included
  * @param bytes allocated from its own heap
  * @param mappedBytes addresses that these mappings take
  */
-record Held(long descriptors, long threads, long mappings, long bytes, long mappedBytes) {
+record Held(List<String> descriptors, long threads, long mappings, long bytes, long mappedBytes) {
   static {
     // The first stream starts the ticker, which stays.
     Device.get(Backend.HOST, 0).newStream().close();
@@ -32,7 +33,11 @@ record Held(long descriptors, long threads, long mappings, long bytes, long mapp
         Stream<String> lines = Files.lines(Path.of("/proc/self/maps"))) {
       List<String> mappings = lines.filter(line -> line.contains("memfd:nccl4j")).toList();
       return new Held(
-          descriptors.count(),
+          descriptors
+              .map(Held::target)
+              .filter(target -> !target.endsWith(".jar"))
+              .sorted()
+              .toList(),
           Thread.getAllStackTraces().keySet().stream()
               .filter(thread -> thread.getName().startsWith("nccl4j-"))
               .count(),
@@ -41,6 +46,15 @@ record Held(long descriptors, long threads, long mappings, long bytes, long mapp
           mappings.stream().mapToLong(Held::length).sum());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
+    }
+  }
+
+  /** What a descriptor stands for; what the list itself had open is gone by now. */
+  private static String target(Path descriptor) {
+    try {
+      return Files.readSymbolicLink(descriptor).toString();
+    } catch (IOException e) {
+      return "closed";
     }
   }
 
@@ -61,9 +75,9 @@ record Held(long descriptors, long threads, long mappings, long bytes, long mapp
     assertTrue(now.fitsInto(before), before + " became " + now);
   }
 
-  /** The class loader may have opened a file or two. */
+  /** The JVM may have opened a file or two, besides the jars of the class path. */
   private boolean fitsInto(Held before) {
-    return descriptors <= before.descriptors + 2
+    return descriptors.size() <= before.descriptors.size() + 2
         && threads <= before.threads
         && mappings <= before.mappings
         && bytes <= before.bytes
