@@ -335,8 +335,7 @@ public enum Collective {
   }
 
   // Not a lambda, which is one call more: the compiler inlines 15 levels of calls, and the
-  // operation
-  // itself needs most of them.
+  // operation itself needs most of them.
   private record Prepared(Consumer<RankCall> call, RankCall rank) implements PreparedCall {
     @Override
     public void issue(int stage) {

@@ -8,10 +8,10 @@ import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Where one rank's calls and those of a rank on another host contradict each other, in words. A
- * message or a block says by itself what is wrong. The collectives of two ranks may differ long
- * before one of them notices: it then suspects the other, asks it where they first differ, and goes
- * no further until that is answered or no answer will come.
+ * Finds out, and says, where this rank's calls contradict those of a rank on another host. The
+ * header of a message or block is enough to tell. Two ranks' collectives may differ long before one
+ * of them notices: it then suspects the other, asks it where they first differ, and goes no further
+ * until the other has answered or cannot.
  *
  * <p>Used by the owner of the port.
  */

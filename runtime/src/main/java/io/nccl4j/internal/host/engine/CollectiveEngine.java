@@ -281,9 +281,8 @@ public final class CollectiveEngine extends Padded {
 
   /**
    * Shows where the buffers of a direct work lie as soon as this rank has done its share of the one
-   * before. Who sees that of all ranks knows that the one before is complete: the wait at its end
-   * and the one at the beginning of the next are one then, whichever buffers the two have in
-   * common.
+   * before. When all ranks have shown it, all shares of the one before are done, whichever buffers
+   * the two have in common: so a rank waits once between the two, not twice.
    */
   private void postBehind(EngineWork before, EngineWork w) {
     if (w.stage == EngineWork.QUEUED
