@@ -33,7 +33,7 @@ public final class SpanRanks {
    * @param hostOf the host of each
    */
   public static Communicators join(int[] hostOf, CommunicatorConfig config, Network network) {
-    Hosts hosts = new Hosts(hostOf);
+    Hosts hosts = new Hosts(hostOf, new int[hostOf.length]);
     int nranks = hosts.nranks();
     List<Port> ports = IntStream.range(0, nranks).mapToObj(r -> network.newPort()).toList();
     List<byte[]> addresses = ports.stream().map(Port::address).toList();

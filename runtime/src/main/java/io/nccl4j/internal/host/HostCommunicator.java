@@ -132,7 +132,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     part.set(rank(), this, account);
     LiveRanks.add(health);
     ProcessMemory.self().add(this);
-    Progress.setRanks(LiveRanks.most());
+    Progress.setRanks(LiveRanks.mostSharing());
     if (failureNotice().isAwaited()) {
       Progress.watch();
     }
@@ -406,7 +406,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     control.advanceEpoch();
     LiveRanks.remove(health);
     ProcessMemory.self().remove(this);
-    Progress.setRanks(LiveRanks.most());
+    Progress.setRanks(LiveRanks.mostSharing());
     ((HostDevice) device()).ranks().remove(own);
     own.lanes().close();
     own.collectives().close();

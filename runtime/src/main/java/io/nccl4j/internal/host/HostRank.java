@@ -20,6 +20,7 @@ import io.nccl4j.internal.host.life.LocalPart;
 import io.nccl4j.internal.host.progress.Placement;
 import io.nccl4j.internal.schedule.Padded;
 import io.nccl4j.internal.schedule.ScheduledCommunicator;
+import io.nccl4j.internal.schedule.WaitSteps;
 import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
 import java.lang.invoke.MethodHandles;
@@ -79,10 +80,15 @@ final class HostRank extends Padded {
     explanation = new Explanation(place.name(), rank, place.provisions().fifo(), ledger, part);
     activity = new Activity<>(place.provisions().fifo());
     long timeout = config.operationTimeout().toNanos();
-    health = new Health(rank, part, explanation, activity, timeout, communicator.failureNotice());
-    placement = new Placement(part.control(), rank, nranks);
+    outside = place.outside();
+    int here = part.here().length;
+    int sharing = WaitSteps.sharing(here, outside == null ? here : outside.ranksOnMachine());
+    health =
+        new Health(
+            rank, part, sharing, explanation, activity, timeout, communicator.failureNotice());
+    placement = new Placement(part.control(), rank, nranks, sharing);
     part.segments()[rank] = new OwnSegments(nranks);
-    tuning = Tuning.of(config, nranks, place.outside() != null);
+    tuning = Tuning.of(config, nranks, outside != null);
     view =
         new RankView(
             rank,
@@ -93,7 +99,6 @@ final class HostRank extends Padded {
             part.segments(),
             place.provisions().account(),
             tuning);
-    outside = place.outside();
     collectives = new CollectiveEngine(view, outside);
     lanes = new LaneEngine(view);
     if (outside != null) {

@@ -31,6 +31,16 @@ public final class Machine {
         field("/proc/cpuinfo", "model name").orElse(System.getProperty("os.arch"));
   }
 
+  /** How many processors it has, for whomever: at least those that this process may use. */
+  public static int allProcessors() {
+    return allProcessors(FILES);
+  }
+
+  static int allProcessors(MachineFiles files) {
+    String online = files.text("/sys/devices/system/cpu/online").strip();
+    return Math.max(PROCESSORS, Affinity.parse(online).cardinality());
+  }
+
   /** The processors' name; where the system does not tell it, their architecture. */
   public static String processorName() {
     return ProcessorName.TEXT;

@@ -9,9 +9,9 @@ import java.util.Locale;
  * then sleeps between two questions. Yielding ends late by less than a microsecond as long as
  * nobody else wants the processor; a sleep by some 50 µs.
  *
- * <p>So a thread sleeps soon where the ranks of this machine share processors, because another one
- * can only run when it does; and otherwise late. The variable {@code NCCL4J_WAIT}, or the property
- * {@code nccl4j.wait}, knows better.
+ * <p>So a thread sleeps soon where ranks share processors, because another one can only run when it
+ * does; and otherwise late. The variable {@code NCCL4J_WAIT}, or the property {@code nccl4j.wait},
+ * knows better.
  *
  * @param crowded whether ranks share processors
  * @param spinNanos how long it spins
@@ -32,11 +32,26 @@ public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
   /**
    * The steps where ranks wait for each other.
    *
-   * @param ranks of this machine that wait at the same time
+   * @param ranks that wait at the same time and share processors, see {@link #sharing}
    * @param longestYield how long a thread with a processor of its own yields, in ns
    */
   public static WaitSteps of(int ranks, long longestYield) {
     return of(setting(), ranks, Machine.PROCESSORS, longestYield);
+  }
+
+  /**
+   * How many ranks share the processors that this process may use: those of its host. Ranks of
+   * other hosts on this machine use others, unless it has too few for all.
+   *
+   * @param here ranks of this host
+   * @param onMachine ranks of all hosts on this machine
+   */
+  public static int sharing(int here, int onMachine) {
+    return sharing(here, onMachine, Machine.allProcessors());
+  }
+
+  static int sharing(int here, int onMachine, int processors) {
+    return onMachine > processors ? onMachine : here;
   }
 
   /**

@@ -9,6 +9,7 @@ import java.util.stream.IntStream;
  */
 public final class Hosts {
   private final int[] hostOf;
+  private final int[] machineOf;
   private final int[][] ranks;
   private final int fewest;
   private final int most;
@@ -18,8 +19,10 @@ public final class Hosts {
    * Where ranks are.
    *
    * @param hostOf any number for each rank, the same for ranks of the same host
+   * @param machineOf the same for machines, which may have several hosts
    */
-  public Hosts(int[] hostOf) {
+  public Hosts(int[] hostOf, int[] machineOf) {
+    this.machineOf = machineOf.clone();
     int[] known = IntStream.of(hostOf).distinct().toArray();
     this.hostOf =
         IntStream.of(hostOf)
@@ -41,6 +44,13 @@ public final class Hosts {
         IntStream.range(1, hostOf.length).allMatch(r -> this.hostOf[r - 1] <= this.hostOf[r]);
   }
 
+  /** Where some of the ranks are, numbered anew. */
+  Hosts of(int[] members) {
+    return new Hosts(
+        IntStream.of(members).map(this::of).toArray(),
+        IntStream.of(members).map(rank -> machineOf[rank]).toArray());
+  }
+
   /** How many ranks there are. */
   public int nranks() {
     return hostOf.length;
@@ -59,6 +69,11 @@ public final class Hosts {
   /** The ranks of a host, ascending. */
   public int[] ranks(int host) {
     return ranks[host].clone();
+  }
+
+  /** How many ranks there are on the machine of a rank. */
+  int onMachineOf(int rank) {
+    return (int) IntStream.of(machineOf).filter(of -> of == machineOf[rank]).count();
   }
 
   /** How many ranks a host has. */

@@ -599,6 +599,11 @@ public final class Span extends Outside {
         address.getHostAddress());
   }
 
+  @Override
+  public int ranksOnMachine() {
+    return hosts.onMachineOf(rank);
+  }
+
   // ---- splitting
 
   @Override
@@ -612,7 +617,7 @@ public final class Span extends Outside {
 
       @Override
       public Outside take(int newRank, int[] members, List<byte[]> addresses) {
-        Hosts some = new Hosts(IntStream.of(members).map(hosts::of).toArray());
+        Hosts some = hosts.of(members);
         return new Span(some, newRank, network, next, addresses, closeNanos);
       }
 

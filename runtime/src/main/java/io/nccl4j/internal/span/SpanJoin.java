@@ -11,6 +11,7 @@ import io.nccl4j.internal.bootstrap.Rendezvous;
 import io.nccl4j.internal.host.HostSpan;
 import io.nccl4j.internal.host.SpanProvider;
 import io.nccl4j.internal.machine.LocalAddress;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.net.Network;
 import io.nccl4j.internal.net.NetworkChoice;
 import io.nccl4j.internal.net.NetworkConfig;
@@ -22,6 +23,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.stream.IntStream;
 
 /**
@@ -33,12 +35,14 @@ import java.util.stream.IntStream;
  */
 public final class SpanJoin implements SpanProvider {
   /** What a rank tells all others of itself. */
-  private record Brought(ByteBuffer host, InetAddress address, byte[] port) {
-    static byte[] encode(byte[] host, InetAddress address, byte[] port) {
+  private record Brought(ByteBuffer host, UUID boot, InetAddress address, byte[] port) {
+    static byte[] encode(byte[] host, UUID boot, InetAddress address, byte[] port) {
       byte[] ip = address.getAddress();
-      return ByteBuffer.allocate(2 + host.length + ip.length + port.length)
+      return ByteBuffer.allocate(2 + host.length + 2 * Long.BYTES + ip.length + port.length)
           .put((byte) host.length)
           .put(host)
+          .putLong(boot.getMostSignificantBits())
+          .putLong(boot.getLeastSignificantBits())
           .put((byte) ip.length)
           .put(ip)
           .put(port)
@@ -49,12 +53,13 @@ public final class SpanJoin implements SpanProvider {
       ByteBuffer in = ByteBuffer.wrap(bytes);
       byte[] host = new byte[in.get()];
       in.get(host);
+      UUID boot = new UUID(in.getLong(), in.getLong());
       byte[] ip = new byte[in.get()];
       in.get(ip);
       byte[] port = new byte[in.remaining()];
       in.get(port);
       try {
-        return new Brought(ByteBuffer.wrap(host), InetAddress.getByAddress(ip), port);
+        return new Brought(ByteBuffer.wrap(host), boot, InetAddress.getByAddress(ip), port);
       } catch (UnknownHostException e) {
         throw new IllegalArgumentException("an address of " + ip.length + " bytes", e);
       }
@@ -110,7 +115,8 @@ public final class SpanJoin implements SpanProvider {
       Joiner joiner = HostSpan.joiner(rank, nranks).withSecurity(security.toString());
       byte[] key = meeting.hostKey(joiner.process());
       List<Brought> all = new ArrayList<>();
-      for (byte[] one : meeting.join(joiner, Brought.encode(key, address, port.address()))) {
+      byte[] own = Brought.encode(key, Machine.bootId(), address, port.address());
+      for (byte[] one : meeting.join(joiner, own)) {
         all.add(Brought.decode(one));
       }
       Hosts hosts = hosts(all);
@@ -134,7 +140,18 @@ public final class SpanJoin implements SpanProvider {
 
   private static Hosts hosts(List<Brought> all) {
     List<ByteBuffer> keys = all.stream().map(Brought::host).distinct().toList();
-    return new Hosts(all.stream().mapToInt(one -> keys.indexOf(one.host)).toArray());
+    List<UUID> boots = all.stream().map(Brought::boot).distinct().toList();
+    int[] hostOf = all.stream().mapToInt(one -> keys.indexOf(one.host)).toArray();
+    // A machine without a name for its start is known by its hosts alone.
+    int[] machineOf =
+        all.stream()
+            .mapToInt(
+                one ->
+                    one.boot.equals(Machine.NO_BOOT)
+                        ? boots.size() + keys.indexOf(one.host)
+                        : boots.indexOf(one.boot))
+            .toArray();
+    return new Hosts(hostOf, machineOf);
   }
 
   /** Only this machine reaches its loopback address. */

@@ -63,10 +63,18 @@ class MachineTest {
     assertFalse(processes().hasVariable(8, "RANK"));
   }
 
+  /** A container may use some of them only. */
+  @Test
+  void allProcessorsAreCounted() throws IOException {
+    write("/sys/devices/system/cpu/online", "0-4095,5000-5999\n");
+    assertEquals(5096, Machine.allProcessors(new MachineFiles(root, Map.of())));
+  }
+
   @Test
   void whatIsNotThereIsNotKnown() throws IOException {
     assertEquals("", processes().command(7));
     assertEquals("", processes().status("Seccomp"));
+    assertEquals(Machine.PROCESSORS, Machine.allProcessors(new MachineFiles(root, Map.of())));
     assertEquals(-1, processes().softLimit("Max open files"));
     assertTrue(processes().namespace("pid").isEmpty());
     assertTrue(processes().owner().isEmpty());

@@ -33,6 +33,12 @@ class WaitStepsTest {
         new WaitSteps(crowded, spin, yield), WaitSteps.of(setting, ranks, 4, YIELD), setting);
   }
 
+  @ParameterizedTest(name = "{0} ranks here, {1} on a machine with 16 processors")
+  @CsvSource({"4, 4, 4", "8, 16, 8", "8, 17, 17", "17, 17, 17"})
+  void hostsOfOneMachineShareProcessorsIfItHasTooFew(int here, int onMachine, int sharing) {
+    assertEquals(sharing, WaitSteps.sharing(here, onMachine, 16));
+  }
+
   @Test
   void ranksThatShareProcessorsSleepSooner() {
     WaitSteps alone = WaitSteps.of("auto", 4, 4, YIELD);

@@ -61,6 +61,12 @@ public abstract class Outside {
   protected Outside() {}
 
   /**
+   * How many ranks there are on this machine, those of this host among them: each container and
+   * each network namespace is a host of its own.
+   */
+  public abstract int ranksOnMachine();
+
+  /**
    * Starts it; called once, before the first operation.
    *
    * @param account has the memory that it takes

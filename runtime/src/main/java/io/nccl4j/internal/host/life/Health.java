@@ -37,6 +37,7 @@ public final class Health implements Accord, Outside.Own {
   private final Explanation explanation;
   private final int rank;
   private final int nranks;
+  private final int sharing;
   private final Activity<?> activity;
   private final long timeoutNanos;
   private final FailureNotice notice;
@@ -52,10 +53,15 @@ public final class Health implements Accord, Outside.Own {
   private volatile @Nullable NcclException failure;
   private volatile @Nullable Outside outside;
 
-  /** A rank that has not failed. */
+  /**
+   * A rank that has not failed.
+   *
+   * @param sharing how many ranks of its communicator share the processors here
+   */
   public Health(
       int rank,
       LocalPart part,
+      int sharing,
       Explanation explanation,
       Activity<?> activity,
       long timeoutNanos,
@@ -66,6 +72,7 @@ public final class Health implements Accord, Outside.Own {
     this.activity = activity;
     this.rank = rank;
     this.nranks = part.nranks();
+    this.sharing = sharing;
     this.timeoutNanos = timeoutNanos;
     this.notice = notice;
     this.splitOff = !part.group().isIn(control);
@@ -239,8 +246,8 @@ public final class Health implements Accord, Outside.Own {
     return activity;
   }
 
-  int nranks() {
-    return nranks;
+  int sharing() {
+    return sharing;
   }
 
   /** Shows the others a flag of {@link RankState}, too. */

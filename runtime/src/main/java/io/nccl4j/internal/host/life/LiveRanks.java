@@ -22,9 +22,9 @@ public final class LiveRanks {
     RANKS.remove(rank);
   }
 
-  /** Ranks of the largest of their communicators. */
-  public static int most() {
-    return RANKS.stream().mapToInt(Health::nranks).max().orElse(1);
+  /** How many ranks of one of their communicators share the processors here, at most. */
+  public static int mostSharing() {
+    return RANKS.stream().mapToInt(Health::sharing).max().orElse(1);
   }
 
   /** Fails ranks because a thread of this process that they rely on is of no use. */

@@ -29,11 +29,16 @@ public final class Placement {
   private final boolean possible;
   private long lastMove = System.nanoTime() - PAUSE_NANOS;
 
-  public Placement(ControlBlock control, int rank, int nranks) {
+  /**
+   * The processor of a rank, which is where it may be so far.
+   *
+   * @param sharing how many ranks share the processors here
+   */
+  public Placement(ControlBlock control, int rank, int nranks, int sharing) {
     this.control = control;
     this.rank = rank;
     this.nranks = nranks;
-    possible = nranks > 1 && nranks <= Machine.PROCESSORS && Libc.isAvailable();
+    possible = sharing > 1 && sharing <= Machine.PROCESSORS && Libc.isAvailable();
   }
 
   /**
