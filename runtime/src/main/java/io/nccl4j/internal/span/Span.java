@@ -272,6 +272,10 @@ public final class Span extends Outside {
     try {
       check();
       w.blockedOn = w.root;
+      if (isNew(w) && beginMessage(w) && isLargeSend(w)) {
+        // The receives of its group ask for their data before this one takes its time.
+        return Step.MOVED;
+      }
       if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
         return Step.DONE;
       }
@@ -284,6 +288,10 @@ public final class Span extends Outside {
     } finally {
       disown();
     }
+  }
+
+  private boolean isLargeSend(EngineWork w) {
+    return w.operation == Operation.SEND && !wire.at(transfer(w)).isSmall();
   }
 
   /** Whether a message has begun; begins it if it can. */

@@ -49,7 +49,7 @@ final class Wire implements Port.Landing {
   static final int FRAME_BYTES = HEADER_BYTES + EAGER_BYTES;
 
   static final int ANNOUNCEMENT = 1;
-  private static final int REQUEST = 2;
+  static final int REQUEST = 2;
   private static final int NOTE = 3;
   static final int NEWS = 4;
   private static final int QUESTION = 5;
@@ -244,7 +244,11 @@ final class Wire implements Port.Landing {
     return link.receive(link.expected + 1);
   }
 
-  /** Begins a transfer. Its memory is the wire's until it {@link #isDone}. */
+  /**
+   * Begins a transfer. Its memory is the wire's until it {@link #isDone}. A large send that was
+   * asked for already leaves only with the next {@link #isDone}: that may take long, and receives
+   * that begin now ask before.
+   */
   void begin(Transfer t) {
     Link link = t.link;
     t.asked = false;
@@ -256,6 +260,9 @@ final class Wire implements Port.Landing {
       if (link.isAsked(t.seq)) {
         link.setAsked(t.seq, false);
         request(t, link.memory, link.askFrame(t.seq));
+        if (!t.isSmall()) {
+          return;
+        }
       }
     } else {
       t.seq = ++link.expected;

@@ -10,6 +10,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Communicators;
 import io.nccl4j.DataType;
 import io.nccl4j.DeviceBuffer;
+import io.nccl4j.Group;
 import io.nccl4j.MismatchException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.SpanRanks;
@@ -22,15 +23,16 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.net.InetAddress;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 
-/** What goes to other hosts before its turn, and what must not. */
+/** What goes to other hosts before its turn, what must not, and what goes first. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class EarlySendTest {
   private static final int BYTES = 1 << 20;
@@ -40,11 +42,16 @@ class EarlySendTest {
   /** After all was sent: more would be noticed. */
   private static final int FURTHER_QUERIES = 20;
 
-  /** A network in memory that counts the announcements of its first port. */
-  private static final class Counting implements Network {
+  /** A network in memory that knows what its first port has sent, and what came there. */
+  private static final class Watched implements Network {
     private final Network network = new FakeNetwork(1, true);
-    private final AtomicInteger announced = new AtomicInteger();
+    private final List<Integer> sent = new CopyOnWriteArrayList<>();
+    private final List<Integer> landed = new CopyOnWriteArrayList<>();
     private int ports;
+
+    int announced() {
+      return Collections.frequency(sent, Wire.ANNOUNCEMENT);
+    }
 
     @Override
     public String name() {
@@ -69,15 +76,29 @@ class EarlySendTest {
     }
 
     private Object call(Port port, Method method, Object[] arguments) throws Throwable {
-      if (method.getName().equals("post")
-          && (long) arguments[1] >>> Port.KIND_SHIFT == Wire.ANNOUNCEMENT) {
-        announced.incrementAndGet();
+      Object[] passed = arguments;
+      switch (method.getName()) {
+        case "post", "send" -> sent.add(kind((long) arguments[1]));
+        case "poll" -> {
+          Port.Landing landing = (Port.Landing) arguments[0];
+          Port.Landing watched =
+              (peer, tag, memory, offset, bytes) -> {
+                landed.add(kind(tag));
+                landing.landed(peer, tag, memory, offset, bytes);
+              };
+          passed = new Object[] {watched};
+        }
+        default -> {}
       }
       try {
-        return method.invoke(port, arguments);
+        return method.invoke(port, passed);
       } catch (InvocationTargetException e) {
         throw e.getCause();
       }
+    }
+
+    private static int kind(long tag) {
+      return (int) (tag >>> Port.KIND_SHIFT);
     }
 
     @Override
@@ -88,7 +109,7 @@ class EarlySendTest {
 
   /** Ranks on these hosts, each with a stream and two buffers. */
   private static final class Ranks implements AutoCloseable {
-    private final Counting network = new Counting();
+    private final Watched network = new Watched();
     private final Communicators communicators;
     private final List<Stream> streams = new ArrayList<>();
     private final List<DeviceBuffer> in = new ArrayList<>();
@@ -114,6 +135,16 @@ class EarlySendTest {
       sum(rank, in.get(rank), out.get(rank).slice((long) i * INT, INT), 1);
     }
 
+    /** A large message to the other one of two ranks, and one from it. */
+    void exchange(int rank) {
+      Communicator own = communicators.get(rank);
+      try (Group group = Group.start()) {
+        own.send(in.get(rank), BYTES, DataType.INT8, 1 - rank, streams.get(rank));
+        own.recv(out.get(rank), BYTES, DataType.INT8, 1 - rank, streams.get(rank));
+        group.launch();
+      }
+    }
+
     @Override
     public void close() {
       communicators.forEach(Communicator::abort);
@@ -132,16 +163,16 @@ class EarlySendTest {
    */
   private static void assertSent(int expected, Consumer<Ranks> calls, int... hostOf) {
     try (Ranks ranks = new Ranks(hostOf)) {
-      int before = ranks.network.announced.get();
+      int before = ranks.network.announced();
       calls.accept(ranks);
       long start = System.nanoTime();
       int further = 0;
       while (further < FURTHER_QUERIES && System.nanoTime() - start < PATIENCE_NANOS) {
         ranks.streams.getFirst().query();
         LockSupport.parkNanos(1_000_000);
-        further += ranks.network.announced.get() - before >= expected ? 1 : 0;
+        further += ranks.network.announced() - before >= expected ? 1 : 0;
       }
-      assertEquals(expected, ranks.network.announced.get() - before);
+      assertEquals(expected, ranks.network.announced() - before);
     }
   }
 
@@ -157,6 +188,26 @@ class EarlySendTest {
   void independentOperationsAreSent() {
     assertSent(6, sums(6), 0, 1);
     assertSent(12, sums(6), 0, 1, 2);
+  }
+
+  /** Rank 0 has been asked already: what it sends takes long, and rank 1 would have to wait. */
+  @Test
+  void aGroupAsksBeforeItSends() {
+    try (Ranks ranks = new Ranks(0, 1)) {
+      ranks.exchange(1);
+      long start = System.nanoTime();
+      while (!ranks.network.landed.contains(Wire.REQUEST)) {
+        assertTrue(System.nanoTime() - start < PATIENCE_NANOS, "nobody asks");
+        ranks.streams.get(1).query();
+        LockSupport.parkNanos(1_000_000);
+      }
+      ranks.exchange(0);
+      ranks.streams.get(0).synchronize();
+      List<Integer> sent = ranks.network.sent;
+      assertTrue(sent.contains(Port.DATA), sent::toString);
+      assertTrue(sent.indexOf(Wire.REQUEST) >= 0, sent::toString);
+      assertTrue(sent.indexOf(Wire.REQUEST) < sent.indexOf(Port.DATA), sent::toString);
+    }
   }
 
   @Test
