@@ -197,10 +197,14 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
     return Step.DONE;
   }
 
-  /** The step after the first unfinished one if both are a collective of one rank; else null. */
+  /**
+   * The step after the first unfinished one if both are collectives of one rank whose communicator
+   * has one host; else null.
+   */
   private @Nullable HostWork behind(HostWork collective) {
     HostWork next = first + 1 < steps.length ? steps[first + 1].collective() : null;
-    return next != null && next.rank == collective.rank ? next : null;
+    boolean isAlone = collective.rank.outside() == null;
+    return isAlone && next != null && next.rank == collective.rank ? next : null;
   }
 
   private void begin(StreamTask task) {

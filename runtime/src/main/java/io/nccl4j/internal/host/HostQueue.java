@@ -204,7 +204,7 @@ class HostQueue extends Driven {
       int result =
           plan == null
               ? stepTask(tasks[index], patience)
-              : stepPlan(index, plan, tail - head > 1 ? behind(plan, head) : null, patience);
+              : stepPlan(index, plan, behind(plan, head, tail, end), patience);
       if (result != Step.DONE) {
         if (result == Step.BLOCKED && tail - head > 1) {
           lookAhead(head, tail);
@@ -244,8 +244,14 @@ class HostQueue extends Driven {
     }
   }
 
-  /** The plan after the one at the head if both are collectives of one rank; else null. */
-  private @Nullable HostWork behind(HostWork plan, long head) {
+  /**
+   * The plan after the one at the head if both are collectives of one rank, else null; where there
+   * are other hosts, only if it is stepped before {@code end}.
+   */
+  private @Nullable HostWork behind(HostWork plan, long head, long tail, long end) {
+    if (head + 1 >= (isSentToOthers(plan) ? end : tail)) {
+      return null;
+    }
     HostWork next = plans[(int) (head + 1) & CAPACITY - 1];
     return next != null && next.next == null && next.rank == plan.rank && next.isCollective()
         ? next

@@ -181,7 +181,7 @@ public final class Span extends Outside {
   }
 
   @Override
-  protected int move(EngineWork w, CollectiveEngine engine) {
+  protected int move(EngineWork w, CollectiveEngine engine, boolean isFollowed) {
     if (!tryOwn()) {
       return Step.BLOCKED;
     }
@@ -190,8 +190,8 @@ public final class Span extends Outside {
       result = moveOwned(w, engine);
       return result;
     } finally {
-      if (result == Step.DONE && early.isAheadOf(w)) {
-        // The next ones, which were sent, take steps soon: it all leaves together then.
+      if (result == Step.DONE && (isFollowed || early.isAheadOf(w))) {
+        // The next ones, which were sent or are at hand, take steps soon: it all leaves then.
         disownUnflushed();
       } else {
         disown();

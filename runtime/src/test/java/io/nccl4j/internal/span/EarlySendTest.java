@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -44,6 +45,9 @@ class EarlySendTest {
 
   /** A network in memory that knows what its first port has sent, and what came there. */
   private static final class Watched implements Network {
+    /** Among the kinds of what was sent: all before it has left. */
+    static final int FLUSH = -1;
+
     private final Network network = new FakeNetwork(1, true);
     private final List<Integer> sent = new CopyOnWriteArrayList<>();
     private final List<Integer> landed = new CopyOnWriteArrayList<>();
@@ -79,7 +83,9 @@ class EarlySendTest {
       Object[] passed = arguments;
       switch (method.getName()) {
         case "post", "send" -> sent.add(kind((long) arguments[1]));
+        case "flush" -> sent.add(FLUSH);
         case "poll" -> {
+          sent.add(FLUSH);
           Port.Landing landing = (Port.Landing) arguments[0];
           Port.Landing watched =
               (peer, tag, memory, offset, bytes) -> {
@@ -133,6 +139,15 @@ class EarlySendTest {
     /** The {@code i}-th of some sums that have nothing in common but the input. */
     void sum(int rank, int i) {
       sum(rank, in.get(rank), out.get(rank).slice((long) i * INT, INT), 1);
+    }
+
+    /** A rank's part of some broadcasts by rank 0, to its end. */
+    void broadcast(int rank, int number) {
+      DeviceBuffer buffer = in.get(rank);
+      for (int i = 0; i < number; i++) {
+        communicators.get(rank).broadcast(buffer, buffer, 1, DataType.INT32, 0, streams.get(rank));
+      }
+      streams.get(rank).synchronize();
     }
 
     /** A large message to the other one of two ranks, and one from it. */
@@ -207,6 +222,30 @@ class EarlySendTest {
       assertTrue(sent.contains(Port.DATA), sent::toString);
       assertTrue(sent.indexOf(Wire.REQUEST) >= 0, sent::toString);
       assertTrue(sent.indexOf(Wire.REQUEST) < sent.indexOf(Port.DATA), sent::toString);
+    }
+  }
+
+  /** It waits for nobody. The ticker may take a step of its stream in between, but not always. */
+  @Test
+  void broadcastsOfARootLeaveTogether() {
+    int number = 6;
+    try (Ranks ranks = new Ranks(0, 1)) {
+      for (int attempt = 0; attempt < 20; attempt++) {
+        int before = ranks.network.sent.size();
+        ranks.broadcast(0, number);
+        List<Integer> sent = List.copyOf(ranks.network.sent);
+        sent = sent.subList(before, sent.size());
+        int first = sent.indexOf(Wire.ANNOUNCEMENT);
+        int end = sent.lastIndexOf(Wire.ANNOUNCEMENT) + 1;
+        List<Integer> together = sent.subList(first, end);
+        ranks.broadcast(1, number);
+        if (!together.contains(Watched.FLUSH)) {
+          assertEquals(number, together.size(), sent::toString);
+          assertTrue(sent.subList(end, sent.size()).contains(Watched.FLUSH), sent::toString);
+          return;
+        }
+      }
+      fail("each left alone: " + ranks.network.sent);
     }
   }
 

@@ -141,7 +141,8 @@ public final class CollectiveEngine extends Padded {
   /**
    * Gets on with the work until it is complete or must wait.
    *
-   * @param behind the next work of the stream if it is another collective of this rank, else null
+   * @param behind the next work of the stream if it is another collective of this rank, else null;
+   *     where there are other hosts, only if it is stepped as soon as this one is done
    * @param patience how often to look before it is said to be waiting
    */
   public int step(EngineWork w, @Nullable EngineWork behind, int patience) {
@@ -245,7 +246,7 @@ public final class CollectiveEngine extends Padded {
           if (!accord.isGoodForAll()) {
             return Step.MOVED;
           }
-          int moved = outside == null ? mover.move(w) : outside.move(w, this);
+          int moved = outside == null ? mover.move(w) : moveOutside(w, behind);
           if (moved != Step.DONE) {
             return moved;
           }
@@ -277,6 +278,12 @@ public final class CollectiveEngine extends Padded {
         }
       }
     }
+  }
+
+  /** Alone on its host, a rank waits for nobody there before it moves the next one. */
+  private int moveOutside(EngineWork w, @Nullable EngineWork behind) {
+    boolean isFollowed = nranks == 1 && behind != null;
+    return Objects.requireNonNull(outside).move(w, this, isFollowed);
   }
 
   /**

@@ -93,9 +93,11 @@ public abstract class Outside {
   /**
    * Gets on with the current piece of a collective that all ranks of this host have come to.
    *
+   * @param isFollowed whether this is called for another collective as soon as this one is done, so
+   *     that what they send may leave together
    * @return see {@link Step}
    */
-  protected abstract int move(EngineWork work, CollectiveEngine engine);
+  protected abstract int move(EngineWork work, CollectiveEngine engine, boolean isFollowed);
 
   /**
    * Whether the data of a collective, in which each rank waits for all others, may be sent before
