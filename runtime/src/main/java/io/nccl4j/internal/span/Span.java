@@ -190,8 +190,8 @@ public final class Span extends Outside {
       result = moveOwned(w, engine);
       return result;
     } finally {
-      if (result == Step.DONE && (isFollowed || early.isAheadOf(w))) {
-        // The next ones, which were sent or are at hand, take steps soon: it all leaves then.
+      if (result == Step.DONE && (isFollowed && w.timesBlocked == 0 || early.isAheadOf(w))) {
+        // It waited for nobody, or the next ones were sent: it all leaves with their steps.
         disownUnflushed();
       } else {
         disown();
