@@ -9,7 +9,7 @@ import io.netty.channel.epoll.EpollServerSocketChannel;
 import io.netty.channel.epoll.EpollSocketChannel;
 import io.netty.channel.socket.ServerSocketChannel;
 import io.netty.channel.socket.SocketChannel;
-import io.netty.channel.unix.FileDescriptor;
+import io.netty.channel.unix.Socket;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 
@@ -44,16 +44,17 @@ final class EpollTransport implements Transport {
 
   @Override
   public BareSocket bare(SocketChannel channel) {
-    FileDescriptor descriptor = ((EpollSocketChannel) channel).fd();
+    // Calls for sockets alone take less time than those for any file.
+    Socket socket = (Socket) ((EpollSocketChannel) channel).fd();
     return new BareSocket() {
       @Override
       public int read(ByteBuffer buffer) throws IOException {
-        return descriptor.read(buffer, buffer.position(), buffer.limit());
+        return socket.recv(buffer, buffer.position(), buffer.limit());
       }
 
       @Override
       public int write(ByteBuffer buffer) throws IOException {
-        return descriptor.write(buffer, buffer.position(), buffer.limit());
+        return socket.send(buffer, buffer.position(), buffer.limit());
       }
     };
   }
