@@ -31,7 +31,7 @@ public final class Machine {
         field("/proc/cpuinfo", "model name").orElse(System.getProperty("os.arch"));
   }
 
-  /** How many processors it has, for whomever: at least those that this process may use. */
+  /** How many processors it has; this process may be confined to some of them. */
   public static int allProcessors() {
     return allProcessors(FILES);
   }

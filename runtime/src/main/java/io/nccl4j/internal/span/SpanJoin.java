@@ -142,7 +142,7 @@ public final class SpanJoin implements SpanProvider {
     List<ByteBuffer> keys = all.stream().map(Brought::host).distinct().toList();
     List<UUID> boots = all.stream().map(Brought::boot).distinct().toList();
     int[] hostOf = all.stream().mapToInt(one -> keys.indexOf(one.host)).toArray();
-    // A machine without a name for its start is known by its hosts alone.
+    // Where a machine has no boot id, each of its hosts counts as a machine.
     int[] machineOf =
         all.stream()
             .mapToInt(

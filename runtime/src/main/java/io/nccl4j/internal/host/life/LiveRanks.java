@@ -22,7 +22,7 @@ public final class LiveRanks {
     RANKS.remove(rank);
   }
 
-  /** How many ranks of one of their communicators share the processors here, at most. */
+  /** The most ranks of one communicator that share the processors here. */
   public static int mostSharing() {
     return RANKS.stream().mapToInt(Health::sharing).max().orElse(1);
   }

@@ -30,7 +30,7 @@ public final class Placement {
   private long lastMove = System.nanoTime() - PAUSE_NANOS;
 
   /**
-   * The processor of a rank, which is where it may be so far.
+   * A rank that runs wherever the system has put it.
    *
    * @param sharing how many ranks share the processors here
    */

@@ -98,7 +98,7 @@ public final class Progress {
     return streams;
   }
 
-  /** Tells how many ranks that poll share the processors here. */
+  /** Sets how many polling ranks share the processors here. */
   public static void setRanks(int most) {
     steps = WaitSteps.of(most, YIELD_NANOS);
     spins = steps.crowded() ? SPINS_CROWDED : SPINS;
