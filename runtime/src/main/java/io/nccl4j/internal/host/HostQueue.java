@@ -246,7 +246,7 @@ class HostQueue extends Driven {
 
   /**
    * The plan after the one at the head if both are collectives of one rank, else null; where there
-   * are other hosts, only if it is stepped before {@code end}.
+   * are other hosts, only if it lies before {@code end}, where this run ends.
    */
   private @Nullable HostWork behind(HostWork plan, long head, long tail, long end) {
     if (head + 1 >= (isSentToOthers(plan) ? end : tail)) {

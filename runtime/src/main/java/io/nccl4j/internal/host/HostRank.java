@@ -82,7 +82,7 @@ final class HostRank extends Padded {
     long timeout = config.operationTimeout().toNanos();
     outside = place.outside();
     int here = part.here().length;
-    int sharing = WaitSteps.sharing(here, outside == null ? here : outside.ranksOnMachine());
+    int sharing = outside == null ? here : WaitSteps.sharing(here, outside.ranksOnMachine());
     health =
         new Health(
             rank, part, sharing, explanation, activity, timeout, communicator.failureNotice());

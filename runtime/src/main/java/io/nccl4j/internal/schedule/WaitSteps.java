@@ -40,8 +40,8 @@ public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
   }
 
   /**
-   * How many ranks share the processors that this process may use: those of its host. Ranks of
-   * other hosts on this machine use others, unless it has too few for all.
+   * Returns how many ranks share the processors that this process may use: the ranks of its host,
+   * and if the machine has fewer processors than ranks, also those of its other hosts.
    *
    * @param here ranks of this host
    * @param onMachine ranks of all hosts on this machine

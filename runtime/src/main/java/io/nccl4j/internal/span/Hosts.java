@@ -44,8 +44,8 @@ public final class Hosts {
         IntStream.range(1, hostOf.length).allMatch(r -> this.hostOf[r - 1] <= this.hostOf[r]);
   }
 
-  /** Where some of the ranks are, numbered anew. */
-  Hosts of(int[] members) {
+  /** The places of some of the ranks, which are numbered anew in this order. */
+  Hosts part(int[] members) {
     return new Hosts(
         IntStream.of(members).map(this::of).toArray(),
         IntStream.of(members).map(rank -> machineOf[rank]).toArray());
@@ -71,7 +71,7 @@ public final class Hosts {
     return ranks[host].clone();
   }
 
-  /** How many ranks there are on the machine of a rank. */
+  /** How many ranks are on the same machine as a rank, itself included. */
   int onMachineOf(int rank) {
     return (int) IntStream.of(machineOf).filter(of -> of == machineOf[rank]).count();
   }

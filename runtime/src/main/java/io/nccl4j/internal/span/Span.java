@@ -191,7 +191,7 @@ public final class Span extends Outside {
       return result;
     } finally {
       if (result == Step.DONE && (isFollowed && w.timesBlocked == 0 || early.isAheadOf(w))) {
-        // It waited for nobody, or the next ones were sent: it all leaves with their steps.
+        // The next operations take a step at once, and all data leaves together.
         disownUnflushed();
       } else {
         disown();
@@ -273,10 +273,10 @@ public final class Span extends Outside {
       check();
       w.blockedOn = w.root;
       if (isNew(w) && beginMessage(w) && isLargeSend(w)) {
-        // The receives of its group ask for their data before this one takes its time.
+        // It takes long: the receives of its group ask for their data first.
         return Step.MOVED;
       }
-      if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
+      if (!isNew(w) && wire.isDone(wire.at(transfer(w)))) {
         return Step.DONE;
       }
       int result = poll(w);
@@ -625,8 +625,7 @@ public final class Span extends Outside {
 
       @Override
       public Outside take(int newRank, int[] members, List<byte[]> addresses) {
-        Hosts some = hosts.of(members);
-        return new Span(some, newRank, network, next, addresses, closeNanos);
+        return new Span(hosts.part(members), newRank, network, next, addresses, closeNanos);
       }
 
       @Override

@@ -24,6 +24,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.function.Function;
 import java.util.stream.IntStream;
 
 /**
@@ -47,6 +48,11 @@ public final class SpanJoin implements SpanProvider {
           .put(ip)
           .put(port)
           .array();
+    }
+
+    /** What ranks of one machine have in common. Without a boot id, each host counts as one. */
+    Object machine() {
+      return boot.equals(Machine.NO_BOOT) ? host : boot;
     }
 
     static Brought decode(byte[] bytes) {
@@ -139,19 +145,13 @@ public final class SpanJoin implements SpanProvider {
   }
 
   private static Hosts hosts(List<Brought> all) {
-    List<ByteBuffer> keys = all.stream().map(Brought::host).distinct().toList();
-    List<UUID> boots = all.stream().map(Brought::boot).distinct().toList();
-    int[] hostOf = all.stream().mapToInt(one -> keys.indexOf(one.host)).toArray();
-    // Where a machine has no boot id, each of its hosts counts as a machine.
-    int[] machineOf =
-        all.stream()
-            .mapToInt(
-                one ->
-                    one.boot.equals(Machine.NO_BOOT)
-                        ? boots.size() + keys.indexOf(one.host)
-                        : boots.indexOf(one.boot))
-            .toArray();
-    return new Hosts(hostOf, machineOf);
+    return new Hosts(numbers(all, Brought::host), numbers(all, Brought::machine));
+  }
+
+  /** A number for each rank, the same for those that brought the same. */
+  private static int[] numbers(List<Brought> all, Function<Brought, Object> what) {
+    List<Object> known = all.stream().map(what).distinct().toList();
+    return all.stream().map(what).mapToInt(known::indexOf).toArray();
   }
 
   /** Only this machine reaches its loopback address. */

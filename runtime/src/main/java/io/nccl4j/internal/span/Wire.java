@@ -245,9 +245,9 @@ final class Wire implements Port.Landing {
   }
 
   /**
-   * Begins a transfer. Its memory is the wire's until it {@link #isDone}. A large send that was
-   * asked for already leaves only with the next {@link #isDone}: that may take long, and receives
-   * that begin now ask before.
+   * Begins a transfer. Its memory is the wire's until it {@link #isDone}. A large send that has
+   * already been asked for leaves in the next {@link #isDone}: it may take long, and receives that
+   * begin until then ask first.
    */
   void begin(Transfer t) {
     Link link = t.link;

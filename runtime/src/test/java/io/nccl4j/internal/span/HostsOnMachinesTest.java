@@ -20,7 +20,7 @@ class HostsOnMachinesTest {
 
   @Test
   void aPartOfThemIsWhereItWas() {
-    Hosts some = hosts.of(new int[] {5, 4, 1});
+    Hosts some = hosts.part(new int[] {5, 4, 1});
     assertEquals(3, some.count());
     assertEquals(1, some.onMachineOf(0));
     assertEquals(2, some.onMachineOf(1));

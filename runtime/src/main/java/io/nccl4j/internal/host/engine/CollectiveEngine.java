@@ -246,7 +246,9 @@ public final class CollectiveEngine extends Padded {
           if (!accord.isGoodForAll()) {
             return Step.MOVED;
           }
-          int moved = outside == null ? mover.move(w) : moveOutside(w, behind);
+          // A rank that is alone on its host goes straight on to the next one.
+          boolean isFollowed = nranks == 1 && behind != null;
+          int moved = outside == null ? mover.move(w) : outside.move(w, this, isFollowed);
           if (moved != Step.DONE) {
             return moved;
           }
@@ -278,12 +280,6 @@ public final class CollectiveEngine extends Padded {
         }
       }
     }
-  }
-
-  /** Alone on its host, a rank waits for nobody there before it moves the next one. */
-  private int moveOutside(EngineWork w, @Nullable EngineWork behind) {
-    boolean isFollowed = nranks == 1 && behind != null;
-    return Objects.requireNonNull(outside).move(w, this, isFollowed);
   }
 
   /**

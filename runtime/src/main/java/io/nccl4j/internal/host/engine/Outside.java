@@ -61,8 +61,8 @@ public abstract class Outside {
   protected Outside() {}
 
   /**
-   * How many ranks there are on this machine, those of this host among them: each container and
-   * each network namespace is a host of its own.
+   * Returns the number of ranks on this machine, this host's included. A machine has several hosts
+   * if its ranks run in several containers or network namespaces.
    */
   public abstract int ranksOnMachine();
 
@@ -93,8 +93,8 @@ public abstract class Outside {
   /**
    * Gets on with the current piece of a collective that all ranks of this host have come to.
    *
-   * @param isFollowed whether this is called for another collective as soon as this one is done, so
-   *     that what they send may leave together
+   * @param isFollowed whether the caller moves another collective as soon as this one is done, so
+   *     that their data may leave together
    * @return see {@link Step}
    */
   protected abstract int move(EngineWork work, CollectiveEngine engine, boolean isFollowed);

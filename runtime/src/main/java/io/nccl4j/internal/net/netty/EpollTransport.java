@@ -44,7 +44,7 @@ final class EpollTransport implements Transport {
 
   @Override
   public BareSocket bare(SocketChannel channel) {
-    // Calls for sockets alone take less time than those for any file.
+    // Its recv and send take less time than read and write, which work on any file.
     Socket socket = (Socket) ((EpollSocketChannel) channel).fd();
     return new BareSocket() {
       @Override
