@@ -80,7 +80,7 @@ final class CaseGenerator {
     DataType[] types = {
       DataType.FLOAT32, DataType.BFLOAT16, DataType.INT8, DataType.FLOAT64, DataType.FLOAT8_E4M3
     };
-    for (int size : new int[] {128 << 10, 512 << 10}) {
+    for (int size : new int[] {32 << 10, 128 << 10, 512 << 10}) {
       for (Op op : new Op[] {Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER, Op.REDUCE_SCATTER_V}) {
         for (int kind = 0; kind < 6; kind++) {
           if (op == Op.ALL_REDUCE || (kind + generator.turn) % 3 == 0) {

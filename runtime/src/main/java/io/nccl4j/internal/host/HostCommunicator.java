@@ -172,7 +172,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
     if (health.isClosed()) {
       throw own.wording().closed();
     }
-    own.lookOutside();
+    own.lookOutsideNowAndThen();
     health.look();
     NcclException cause = health.failure();
     if (cause != null) {

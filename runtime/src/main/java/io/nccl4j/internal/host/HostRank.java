@@ -122,8 +122,14 @@ final class HostRank extends Padded {
 
   // ---- other hosts
 
-  /** Takes what other hosts have sent, if there are any. */
-  void lookOutside() {
+  /** Takes what other hosts have sent, if there are any, unless that was done lately. */
+  void lookOutsideNowAndThen() {
+    if (outside != null) {
+      outside.lookNowAndThen();
+    }
+  }
+
+  private void lookOutside() {
     if (outside != null) {
       outside.look();
     }

@@ -41,6 +41,9 @@ public interface Port extends AutoCloseable {
   /** No request: done at once. */
   long NONE = 0;
 
+  /** No peer in particular. */
+  int ANY = -1;
+
   /** What {@link #addPeer} needs to reach it; at most {@link #ADDRESS_BYTES}. */
   byte[] address();
 
@@ -109,9 +112,16 @@ public interface Port extends AutoCloseable {
    * Moves what can be moved.
    *
    * @param landing takes the small messages that have come
+   * @param awaited the peer that the caller waits for, which may be looked at more often than
+   *     others; {@link #ANY} if it waits for none in particular
    * @return how many messages came or were sent, whole or in part; 0 if nothing moved
    */
-  int poll(Landing landing);
+  int poll(Landing landing, int awaited);
+
+  /** The same for who waits for no peer in particular. */
+  default int poll(Landing landing) {
+    return poll(landing, ANY);
+  }
 
   /** Whether there is a connection to a peer, or one is being made: it will see this port close. */
   boolean isConnected(int peer);

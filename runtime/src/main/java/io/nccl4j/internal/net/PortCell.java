@@ -69,12 +69,25 @@ public final class PortCell {
     return port;
   }
 
-  /** Moves what can be moved, by the owner; see {@link Port#poll}. */
+  /** Moves what can be moved, by the owner; see {@link Port#poll(Landing)}. */
   public int poll() {
+    return poll(Port.ANY);
+  }
+
+  /** The same, for who waits for one peer; see {@link Port#poll(Landing, int)}. */
+  public int poll(int awaited) {
     if (!polled) {
       polled = true;
     }
-    return port.poll(landing);
+    return port.poll(landing, awaited);
+  }
+
+  /**
+   * Whether it was polled within the last milliseconds: since the daemon, which may wait longer if
+   * all is quiet, looked last.
+   */
+  public boolean wasPolled() {
+    return polled;
   }
 
   /** For the daemon: polls if nobody has since it asked last. */

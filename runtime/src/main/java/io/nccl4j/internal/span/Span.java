@@ -321,13 +321,14 @@ public final class Span extends Outside {
 
   /** Sends what is ready and takes what has arrived: {@link Step#MOVED} if anything has. */
   private int poll(EngineWork w) {
-    if (cell.poll() > 0) {
+    int peer = contradictions.isOpen() ? contradictions.suspect() : w.blockedOn;
+    boolean waits = peer >= 0 && isElsewhere(peer);
+    if (cell.poll(waits ? peer : Port.ANY) > 0) {
       check();
       return Step.MOVED;
     }
-    int peer = contradictions.isOpen() ? contradictions.suspect() : w.blockedOn;
     w.blockedOn = peer;
-    if (peer >= 0 && isElsewhere(peer)) {
+    if (waits) {
       String ended = port.error(peer);
       if (ended != null && lostAt == 0 && !contradictions.isOpen()) {
         if (cell.poll() > 0) {
@@ -542,6 +543,13 @@ public final class Span extends Outside {
       } finally {
         disown();
       }
+    }
+  }
+
+  @Override
+  public void lookNowAndThen() {
+    if (!cell.wasPolled()) {
+      look();
     }
   }
 

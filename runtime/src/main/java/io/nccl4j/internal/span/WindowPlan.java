@@ -12,8 +12,8 @@ import io.nccl4j.internal.operation.Shape;
 final class WindowPlan {
   private static final int MOST_RAILS = 8;
 
-  /** A block of fewer bytes for each rail is not divided. */
-  private static final long RAIL_BYTES = 128 << 10;
+  /** What a rail carries of a block at least, if there are several. */
+  private static final long RAIL_BYTES = 16 << 10;
 
   private static final long SHARE_ALIGNMENT = 128;
 
@@ -66,7 +66,7 @@ final class WindowPlan {
       longest = Math.max(longest, length(w, b));
     }
     int size = w.type.byteSize();
-    rails = longest * size < rails(hosts) * RAIL_BYTES ? 1 : rails(hosts);
+    rails = Math.clamp(longest * size / RAIL_BYTES, 1, rails(hosts));
     route = Route.of(w.operation, w.type, w.op.kind(), longest * size, hosts);
     turn = 0;
     most = Math.max(1, windowBytes((longest * size + rails - 1) / rails) / size);

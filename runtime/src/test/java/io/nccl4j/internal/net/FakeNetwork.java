@@ -354,7 +354,7 @@ public final class FakeNetwork implements Network {
     }
 
     @Override
-    public int poll(Landing landing) {
+    public int poll(Landing landing, int awaited) {
       int moved = 0;
       if (movesAtPolls) {
         step();

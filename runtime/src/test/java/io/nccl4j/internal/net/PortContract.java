@@ -327,6 +327,33 @@ abstract class PortContract {
     assertThrows(IllegalArgumentException.class, () -> two[0].state(request), "given back");
   }
 
+  @Test
+  void othersAreHeardWhileOneIsAwaited() {
+    Port[] three = ports(3);
+    List<Small> arrived = new ArrayList<>();
+    MemorySegment memory = random(8, 1);
+    for (int i = 0; i < 20; i++) {
+      int sender = 1 + i % 2;
+      three[sender].post(0, SMALL | i, memory, 0, 8);
+      int number = i + 1;
+      awaitFrom(1, () -> arrived.size() == number, into(arrived), three);
+      assertEquals(sender, arrived.getLast().peer);
+    }
+  }
+
+  /** Port 0 awaits one peer until something is so. */
+  private void awaitFrom(int peer, BooleanSupplier done, Port.Landing landing, Port... polled) {
+    pollUntil(
+        "what port 0 hears",
+        nothing(),
+        () -> {
+          polled[0].poll(landing, peer);
+          return done.getAsBoolean();
+        },
+        polled[1],
+        polled[2]);
+  }
+
   /** Two threads pass each of two ports on, all the time, and count what comes. */
   @Test
   void ownersChange() throws Exception {

@@ -34,7 +34,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 
-/** What goes to other hosts before its turn, what must not, and what goes first. */
+/** What goes to other hosts before its turn, what must not, what goes first, and what polls. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class EarlySendTest {
   private static final int BYTES = 1 << 20;
@@ -52,7 +52,11 @@ class EarlySendTest {
     private final Network network = new FakeNetwork(1, true);
     private final List<Integer> sent = new ArrayList<>();
     private final Set<Integer> landed = ConcurrentHashMap.newKeySet();
+    private final Thread maker = Thread.currentThread();
     private int ports;
+
+    /** By the thread that made this. */
+    private int polls;
 
     /** The kinds of what was sent so far. */
     synchronized List<Integer> sent() {
@@ -105,7 +109,9 @@ class EarlySendTest {
                 landed.add(kind(tag));
                 landing.landed(peer, tag, memory, offset, bytes);
               };
-          passed = new Object[] {watched};
+          polls += Thread.currentThread() == maker ? 1 : 0;
+          passed = arguments.clone();
+          passed[0] = watched;
         }
         default -> {}
       }
@@ -235,6 +241,20 @@ class EarlySendTest {
       assertTrue(sent.contains(Port.DATA), sent::toString);
       assertTrue(sent.indexOf(Wire.REQUEST) >= 0, sent::toString);
       assertTrue(sent.indexOf(Wire.REQUEST) < sent.indexOf(Port.DATA), sent::toString);
+    }
+  }
+
+  /** A poll costs a system call; the daemon takes what comes meanwhile. */
+  @Test
+  void callsRarelyPoll() {
+    int number = 100;
+    try (Ranks ranks = new Ranks(0, 1)) {
+      int before = ranks.network.polls;
+      for (int i = 0; i < number; i++) {
+        ranks.exchange(0);
+      }
+      int polls = ranks.network.polls - before;
+      assertTrue(polls < number, () -> polls + " polls in " + number + " groups");
     }
   }
 

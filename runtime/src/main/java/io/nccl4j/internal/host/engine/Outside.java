@@ -83,6 +83,9 @@ public abstract class Outside {
   /** Takes what has come from the network, if nobody else does. Any thread. */
   public abstract void look();
 
+  /** The same for those who call it often: does nothing if someone looked some milliseconds ago. */
+  public abstract void lookNowAndThen();
+
   /**
    * Whether one rank of each host carries the data of a collective for all of them, so that what
    * the others have to do is to show it their buffers. Otherwise each rank carries its own blocks.

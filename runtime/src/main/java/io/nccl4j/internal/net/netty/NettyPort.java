@@ -34,6 +34,9 @@ final class NettyPort implements Port {
    */
   private static final int FEW_CONNECTIONS = 2;
 
+  /** Of so many polls that wait for one peer, one looks at the others, too. */
+  private static final int POLLS_OF_ONE = 4;
+
   /** How often Netty's loop runs, for all else, while connections are read without it. */
   private static final long LOOP_NANOS = 200_000;
 
@@ -66,6 +69,10 @@ final class NettyPort implements Port {
   private Landing landing = NOBODY;
   private int moved;
   private long looped;
+
+  /** How many polls are left, of those that look at one peer. */
+  private int pollsOfOne;
+
   private int failures;
   private boolean isClosed;
 
@@ -392,13 +399,13 @@ final class NettyPort implements Port {
   }
 
   @Override
-  public int poll(Landing to) {
+  public int poll(Landing to, int awaited) {
     own();
     moved = 0;
     landing = to;
     try {
       flushAll();
-      boolean isRead = readAll();
+      boolean isRead = read(awaited);
       long now = System.nanoTime();
       if (!isRead || now - looped > LOOP_NANOS) {
         looped = now;
@@ -411,12 +418,17 @@ final class NettyPort implements Port {
     return moved;
   }
 
-  /** Reads all connections without Netty's loop; returns whether that loop has nothing to do. */
-  private boolean readAll() {
+  /** Reads connections without Netty's loop; returns whether that loop has nothing to do. */
+  private boolean read(int awaited) {
+    Connection only = awaited == ANY ? null : peers.get(awaited).open();
+    boolean done = isSettled() && !loop.hasTasks();
+    if (only != null && done && --pollsOfOne > 0) {
+      return only.read();
+    }
+    pollsOfOne = POLLS_OF_ONE;
     if (open.isEmpty() || open.size() > FEW_CONNECTIONS) {
       return false;
     }
-    boolean done = isSettled() && !loop.hasTasks();
     for (int i = open.size() - 1; i >= 0; i--) {
       // One that ends is taken out.
       done &= i < open.size() && open.get(i).read();

@@ -387,7 +387,7 @@ final class UcxPort implements Port, UcpWorker.Listener {
   }
 
   @Override
-  public int poll(Landing to) {
+  public int poll(Landing to, int awaited) {
     own();
     moved = 0;
     landing = to;
