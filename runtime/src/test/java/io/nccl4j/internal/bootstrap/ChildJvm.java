@@ -26,7 +26,10 @@ public final class ChildJvm implements AutoCloseable {
   private static final int SIGCONT = 18;
   private static final int SIGSTOP = 19;
   private static final String NATIVE = "--enable-native-access=ALL-UNNAMED";
-  private static final List<String> FRUGAL = List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1");
+
+  /** Most code runs too seldom for a compiler. */
+  private static final List<String> FRUGAL =
+      List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=10");
 
   private final Process process;
   private final BlockingQueue<String> lines = new LinkedBlockingQueue<>();
