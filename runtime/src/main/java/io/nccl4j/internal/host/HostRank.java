@@ -122,7 +122,7 @@ final class HostRank extends Padded {
 
   // ---- other hosts
 
-  /** Takes what other hosts have sent, if there are any, unless that was done lately. */
+  /** Takes what other hosts have sent, if there are any, unless it was taken a moment ago. */
   void lookOutsideNowAndThen() {
     if (outside != null) {
       outside.lookNowAndThen();

@@ -118,7 +118,7 @@ public interface Port extends AutoCloseable {
    */
   int poll(Landing landing, int awaited);
 
-  /** The same for who waits for no peer in particular. */
+  /** The same for a caller that waits for no peer in particular. */
   default int poll(Landing landing) {
     return poll(landing, ANY);
   }

@@ -74,7 +74,7 @@ public final class PortCell {
     return poll(Port.ANY);
   }
 
-  /** The same, for who waits for one peer; see {@link Port#poll(Landing, int)}. */
+  /** The same for a caller that waits for one peer; see {@link Port#poll(Landing, int)}. */
   public int poll(int awaited) {
     if (!polled) {
       polled = true;
@@ -82,10 +82,7 @@ public final class PortCell {
     return port.poll(landing, awaited);
   }
 
-  /**
-   * Whether it was polled within the last milliseconds: since the daemon, which may wait longer if
-   * all is quiet, looked last.
-   */
+  /** Whether it was polled since the daemon last looked, at most some milliseconds ago. */
   public boolean wasPolled() {
     return polled;
   }

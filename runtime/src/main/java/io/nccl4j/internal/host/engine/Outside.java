@@ -83,7 +83,7 @@ public abstract class Outside {
   /** Takes what has come from the network, if nobody else does. Any thread. */
   public abstract void look();
 
-  /** The same for those who call it often: does nothing if someone looked some milliseconds ago. */
+  /** The same for frequent callers: it looks only if nobody has for some milliseconds. */
   public abstract void lookNowAndThen();
 
   /**
