@@ -91,8 +91,8 @@ public final class NetworkMeeting implements AutoCloseable {
 
   static NetworkMeeting connect(NetworkId id, int rank, Deadline deadline) {
     long pause = PAUSE_MILLIS;
+    IOException why = null;
     while (true) {
-      IOException why;
       try {
         NetworkMeeting meeting = attempt(id, rank, deadline);
         if (meeting != null) {
@@ -101,6 +101,10 @@ public final class NetworkMeeting implements AutoCloseable {
         why = new IOException("it does not serve this communicator (yet, or any more)");
       } catch (ClosedByInterruptException e) {
         throw Failure.interrupted(rank, e);
+      } catch (SocketTimeoutException e) {
+        // The deadline has cut this attempt short: an earlier one may have found out more.
+        why =
+            why == null ? e : new IOException(e.getMessage() + "; before: " + why.getMessage(), e);
       } catch (IOException e) {
         why = e;
       }

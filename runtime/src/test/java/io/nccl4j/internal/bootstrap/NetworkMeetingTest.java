@@ -646,7 +646,7 @@ class NetworkMeetingTest {
         "NCCL4J_INIT_TIMEOUT");
     NetworkId other = at(newId().address().getPort(), "x");
     contains(
-        assertThrows(DeadlineException.class, () -> meet(other, 3, 4, SOON)),
+        assertThrows(DeadlineException.class, () -> meet(other, 3, 4, Duration.ofSeconds(2))),
         "it does not serve this communicator (yet, or any more)");
     ServerSocket silent = closeLater(new ServerSocket(0, 10, HERE));
     contains(
