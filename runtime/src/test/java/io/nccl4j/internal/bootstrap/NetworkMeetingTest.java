@@ -598,7 +598,7 @@ class NetworkMeetingTest {
         "another version of nccl4j serves the rendezvous at " + older.where());
   }
 
-  /** A server that refuses everybody for one reason. */
+  /** A server that refuses the first who comes, and does not answer the others. */
   private final class Answering {
     private final ServerSocket listener = closeLater(new ServerSocket(0, 10, HERE));
 
@@ -653,6 +653,10 @@ class NetworkMeetingTest {
         assertThrows(
             DeadlineException.class, () -> meet(at(silent.getLocalPort(), "x"), 3, 4, SOON)),
         "within 300 ms: it does not answer");
+    NetworkId once = at(new Answering(Session.UNKNOWN).port(), "x");
+    contains(
+        assertThrows(DeadlineException.class, () -> meet(once, 3, 4, Duration.ofSeconds(2))),
+        "within 2000 ms: it does not answer; before: it does not serve this communicator");
   }
 
   @Test
