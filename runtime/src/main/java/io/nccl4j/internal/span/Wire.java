@@ -245,9 +245,9 @@ final class Wire implements Port.Landing {
   }
 
   /**
-   * Begins a transfer. Its memory is the wire's until it {@link #isDone}. A large send that has
-   * already been asked for leaves in the next {@link #isDone}: it may take long, and receives that
-   * begin until then ask first.
+   * Begins a transfer. Its memory belongs to the wire until {@link #isDone} returns true. A large
+   * send that has already been asked for leaves with the next call of {@link #isDone}: it may take
+   * long, and receives that begin before that call can ask first.
    */
   void begin(Transfer t) {
     Link link = t.link;
