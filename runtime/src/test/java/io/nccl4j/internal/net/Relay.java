@@ -6,6 +6,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
@@ -150,10 +151,10 @@ public final class Relay implements AutoCloseable {
 
   private static void reset(SocketChannel channel) {
     try {
-      if (channel.isOpen()) {
-        channel.setOption(StandardSocketOptions.SO_LINGER, 0);
-      }
+      channel.setOption(StandardSocketOptions.SO_LINGER, 0);
       channel.close();
+    } catch (ClosedChannelException e) {
+      // The thread that carries its bytes has reset it.
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
