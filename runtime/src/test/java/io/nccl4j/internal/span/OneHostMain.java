@@ -10,23 +10,35 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.SpanRanks;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.net.NetworkConfig;
 import java.util.List;
 
-/** Two ranks that use a communicator, on one host, ({@code apart}) on two, or shown to JMX. */
+/**
+ * Two ranks that use a communicator: on one host, ({@code apart}) on two, ({@code connected}) on
+ * two over TCP, or ({@code shown}) shown to JMX.
+ */
 final class OneHostMain {
   private OneHostMain() {}
 
   public static void main(String[] arguments) throws Exception {
     CommunicatorConfig config =
         CommunicatorConfig.builder().jmx(arguments[0].equals("shown")).build();
-    try (Communicators all =
-        arguments[0].equals("apart")
-            ? SpanRanks.join(new int[] {0, 1}, config, SpanRanks.inMemory(1))
-            : Communicator.initAll(
-                List.of(Device.get(Backend.HOST, 0), Device.get(Backend.HOST, 1)), config)) {
+    try (Communicators all = communicators(arguments[0], config)) {
       all.run(OneHostMain::use);
     }
     System.out.println("used");
+  }
+
+  private static Communicators communicators(String ranks, CommunicatorConfig config) {
+    int[] hosts = {0, 1};
+    return switch (ranks) {
+      case "apart" -> SpanRanks.join(hosts, config, SpanRanks.inMemory(1));
+      case "connected" ->
+          SpanRanks.join(hosts, config, SpanRanks.network("netty", NetworkConfig.Security.AUTH));
+      default ->
+          Communicator.initAll(
+              List.of(Device.get(Backend.HOST, 0), Device.get(Backend.HOST, 1)), config);
+    };
   }
 
   private static void use(Communicator communicator) {

@@ -1,6 +1,7 @@
 package io.nccl4j.internal.span;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.internal.bootstrap.ChildJvm;
@@ -36,6 +37,14 @@ final class OneHostTest {
     assertTrue(apart.contains(Span.class.getName()), apart::toString);
     assertTrue(apart.contains("io.nccl4j.internal.net.PortCell"), apart::toString);
     assertEquals(List.of(), loaded("together"));
+  }
+
+  /** Netty's pool of buffers would, as soon as it is used. */
+  @Test
+  void theNetworkDoesNotStartTheFlightRecorder() throws Exception {
+    List<String> loaded = loaded("connected");
+    assertTrue(loaded.contains("io.netty.channel.Channel"), loaded::toString);
+    assertFalse(loaded.contains("jdk.jfr.internal.MetadataRepository"), loaded::toString);
   }
 
   @Test
