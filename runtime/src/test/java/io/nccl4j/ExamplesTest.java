@@ -176,6 +176,7 @@ final class ExamplesTest {
   }
 
   /** Rank 0, which writes checkpoints and may have created the id, dies with another one. */
+  @Tag("long")
   @Test
   void survivorsOfTwoDeathsEndWithTheHeatOfALoop() throws Exception {
     Block command = commands("Survivors").getFirst();

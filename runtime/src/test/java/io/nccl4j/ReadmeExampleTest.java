@@ -118,6 +118,7 @@ final class ReadmeExampleTest {
   }
 
   /** What the page shows is not only what it falls back to without GPUs. */
+  @Tag("long")
   @Test
   void kernelsOfThePageCommunicate() throws Exception {
     StandIn standIn = StandIn.require();

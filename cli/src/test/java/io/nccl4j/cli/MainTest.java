@@ -157,7 +157,7 @@ class MainTest {
   @Test
   @Tag("process")
   void showsThatNoRoomIsLost() throws Exception {
-    try (Jvm jvm = Jvm.start(folder, "leak", Map.of(), "selftest fifo-leak -n 400")) {
+    try (Jvm jvm = Jvm.start(folder, "leak", Map.of(), "selftest fifo-leak -n 100")) {
       int code = jvm.await();
       String out = Files.readString(jvm.out());
       String err = Files.readString(jvm.err());
@@ -168,7 +168,7 @@ class MainTest {
       assertTrue(rows.get(4).startsWith(" smallest FIFO       8 threads"), out);
       assertTrue(out.endsWith("# OK: nothing is lost\n"), out);
       assertTrue(
-          err.contains("nccl4j: fifo-leak, 2 ranks, published: 400 of 400 iterations, "), err);
+          err.contains("nccl4j: fifo-leak, 2 ranks, published: 100 of 100 iterations, "), err);
     }
   }
 

@@ -20,8 +20,6 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 
 /** Runs of several processes on the host backend. */
 @Tag("process")
@@ -64,7 +62,7 @@ class ProcessRunTest {
 
   @Test
   void selfTestsRunInProcesses() throws Exception {
-    try (Jvm parent = start("selftest fifo-leak -n 200 --procs 2")) {
+    try (Jvm parent = start("selftest fifo-leak -n 50 --procs 2")) {
       assertEquals(0, parent.await(), parent::said);
       assertEquals(3, parent.rows().size(), parent.outLines().toString());
       assertEquals("# OK: nothing is lost", parent.outLines().getLast());
@@ -124,6 +122,7 @@ class ProcessRunTest {
     }
   }
 
+  @Tag("long")
   @Test
   void noChildOutlivesAParentKilledEarly() throws Exception {
     try (Jvm parent = start(LONG)) {
@@ -133,9 +132,18 @@ class ProcessRunTest {
     }
   }
 
-  @ParameterizedTest
-  @CsvSource({"INT, 2", "TERM, 15"})
-  void aSignalEndsAll(String signal, int number) throws Exception {
+  @Test
+  void aSignalEndsAll() throws Exception {
+    end("INT", 2);
+  }
+
+  @Tag("long")
+  @Test
+  void anotherSignalEndsAll() throws Exception {
+    end("TERM", 15);
+  }
+
+  private void end(String signal, int number) throws Exception {
     assumeFalse(
         Jvm.isIgnored(number), "this process ignores SIG" + signal + ", and so do its children");
     try (Jvm parent = start(LONG)) {
@@ -148,6 +156,7 @@ class ProcessRunTest {
     }
   }
 
+  @Tag("long")
   @Test
   void ranksMayBeStartedByAnybody() throws Exception {
     String id = UniqueId.create(Backend.HOST).toString();
@@ -159,6 +168,7 @@ class ProcessRunTest {
     together(Map.of("NCCL4J_JOB", folder.toString()));
   }
 
+  @Tag("long")
   @Test
   void ranksMayMeetThroughAFile() throws Exception {
     Path file = folder.resolve("id");

@@ -50,13 +50,26 @@ class StandInTest {
   @ValueSource(
       strings = {
         "allreduce --backend cuda -t 2",
-        "allreduce -g 2",
         "sendrecv -g 2",
-        "sendrecv --backend cuda --procs 2",
-        "allreduce --backend cuda --procs 2 -R 2 -D 2 -V 4",
         "alltoall --backend cuda --procs 2 -R 2 -D 1 -V 4"
       })
   void measures(String command) throws Exception {
+    measure(command);
+  }
+
+  @Tag("long")
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "allreduce -g 2",
+        "sendrecv --backend cuda --procs 2",
+        "allreduce --backend cuda --procs 2 -R 2 -D 2 -V 4"
+      })
+  void measuresInOtherWays(String command) throws Exception {
+    measure(command);
+  }
+
+  private void measure(String command) throws Exception {
     try (Jvm jvm = start(Map.of(), command + " -b 8 -e 4K -f 512 -n 3 -w 0")) {
       assertEquals(0, jvm.await(), jvm::said);
       List<String> rows = jvm.rows();
@@ -82,6 +95,11 @@ class StandInTest {
       assertEquals(3, jvm.await(), jvm::said);
       assertTrue(jvm.said().contains("NCCL_ALGO=Rign"), jvm::said);
     }
+  }
+
+  @Tag("long")
+  @Test
+  void processesRefuseAProtocolThatThereIsNot() throws Exception {
     try (Jvm jvm =
         start(
             Map.of("NCCL4J_PROTO", "Slow"),
@@ -105,10 +123,19 @@ class StandInTest {
     }
   }
 
-  @ParameterizedTest
-  @ValueSource(strings = {"", " --procs 2"})
-  void capturedOperationsTakeNoRoom(String more) throws Exception {
-    try (Jvm jvm = start(Map.of(), "selftest fifo-leak --backend cuda -n 200" + more)) {
+  @Test
+  void capturedOperationsTakeNoRoom() throws Exception {
+    captureOperations("");
+  }
+
+  @Tag("long")
+  @Test
+  void capturedOperationsOfProcessesTakeNoRoom() throws Exception {
+    captureOperations(" --procs 2");
+  }
+
+  private void captureOperations(String more) throws Exception {
+    try (Jvm jvm = start(Map.of(), "selftest fifo-leak --backend cuda -n 100" + more)) {
       jvm.await();
       assertTrue(jvm.outLines().getFirst().endsWith(" selftest fifo-leak, cuda"), jvm::said);
       List<String> rows = jvm.rows();
@@ -123,6 +150,7 @@ class StandInTest {
   }
 
   /** How fast the stand-in is says nothing: that both operations were timed in both ways. */
+  @Tag("long")
   @Test
   void firstCallsAreTimed() throws Exception {
     Path json = folder.resolve("first.json");
@@ -159,13 +187,26 @@ class StandInTest {
   @ParameterizedTest
   @CsvSource({
     "gather --procs 2, RECEIVE_PEERS, SEND_PEERS",
-    "scatter -t 2, SEND_PEERS, RECEIVE_PEERS",
-    "gather -g 2 -r -1, PEERS, PEERS",
     "sendrecv -t 2, PEERS, PEERS",
-    "allreduce --procs 2, FIFO, FIFO",
   })
   void memoryIsComparedWithThePrediction(String command, Lever first, Lever second)
       throws Exception {
+    compareMemory(command, first, second);
+  }
+
+  @Tag("long")
+  @ParameterizedTest
+  @CsvSource({
+    "scatter -t 2, SEND_PEERS, RECEIVE_PEERS",
+    "gather -g 2 -r -1, PEERS, PEERS",
+    "allreduce --procs 2, FIFO, FIFO",
+  })
+  void memoryOfOtherProgramsIsComparedWithThePrediction(String command, Lever first, Lever second)
+      throws Exception {
+    compareMemory(command, first, second);
+  }
+
+  private void compareMemory(String command, Lever first, Lever second) throws Exception {
     Path json = folder.resolve("run.json");
     String line = command + " --backend cuda -M 1 -b 8 -e 8 -n 1 -w 0 -J " + json;
     try (Jvm jvm = start(Map.of("NCCL_NVLS_ENABLE", "0"), line)) {
@@ -277,6 +318,7 @@ class StandInTest {
     }
   }
 
+  @Tag("long")
   @Test
   void selftestFindsNothingWrongOnOneGpu() throws Exception {
     Map<String, String> one = Map.of("STANDIN_CUDA_DEVICES", "1");

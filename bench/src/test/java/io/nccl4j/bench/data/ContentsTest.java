@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Tier;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
@@ -39,7 +40,7 @@ class ContentsTest {
     Contents contents = new Contents(type);
     contents.write(buffer, blocks(type));
     SplittableRandom random = new SplittableRandom(type.ordinal());
-    long[] places = random.longs(0, COUNT).distinct().limit(100).toArray();
+    long[] places = random.longs(0, COUNT).distinct().limit(Tier.times(20, 100)).toArray();
     for (int i = 0; i < places.length; i++) {
       // One bit of one byte of the element.
       long at = places[i] * type.byteSize() + random.nextInt(type.byteSize());

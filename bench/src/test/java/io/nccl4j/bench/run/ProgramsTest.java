@@ -83,23 +83,29 @@ class ProgramsTest {
   @ParameterizedTest
   @FieldSource("PROGRAMS")
   void areRight(Program program) throws InterruptedException {
-    for (int[] layout : new int[][] {{1, 1}, {4, 1}, {1, 4}, {2, 2}}) {
-      Options options =
-          options(layout[0], layout[1])
-              .types(SOME)
-              .minBytes(0)
-              .maxBytes(3200)
-              .stepBytes(1600)
-              .build();
-      RunResult result = run(program, options);
-      assertEquals(List.of(), unexpected(result, false));
-      int roots = program.rooted() ? layout[0] * layout[1] : 1;
-      assertEquals(3 * SOME.size() * roots, result.sizes().size());
-      assertEquals(
-          program.inPlace(), result.sizes().stream().allMatch(size -> size.inPlace() != null));
-      SizeResult last = result.sizes().getLast();
-      assertTrue(last.size() > 0 && last.outOfPlace().busBw() > 0, last::toString);
-    }
+    areRight(program, 4, 1);
+    areRight(program, 2, 2);
+  }
+
+  @Tag("long")
+  @ParameterizedTest
+  @FieldSource("PROGRAMS")
+  void areRightInOneThread(Program program) throws InterruptedException {
+    areRight(program, 1, 1);
+    areRight(program, 1, 4);
+  }
+
+  private static void areRight(Program program, int threads, int gpus) throws InterruptedException {
+    Options options =
+        options(threads, gpus).types(SOME).minBytes(0).maxBytes(3200).stepBytes(1600).build();
+    RunResult result = run(program, options);
+    assertEquals(List.of(), unexpected(result, false));
+    int roots = program.rooted() ? threads * gpus : 1;
+    assertEquals(3 * SOME.size() * roots, result.sizes().size());
+    assertEquals(
+        program.inPlace(), result.sizes().stream().allMatch(size -> size.inPlace() != null));
+    SizeResult last = result.sizes().getLast();
+    assertTrue(last.size() > 0 && last.outOfPlace().busBw() > 0, last::toString);
   }
 
   @ParameterizedTest

@@ -639,6 +639,7 @@ class RendezvousTest {
   }
 
   /** While others come, the process that made the id has no free Java heap. */
+  @Tag("long")
   @Test
   @Tag("process")
   void aFullHeapDoesNotEndIt() throws Exception {

@@ -224,7 +224,7 @@ class LateRankTest {
   @Tag("process")
   @Test
   void stoppedProcess() throws Exception {
-    withProcesses(4, false);
+    withProcesses(2, false);
   }
 
   @Tag("process")
@@ -237,7 +237,7 @@ class LateRankTest {
   @Tag("process")
   @Test
   void abortedByAProcess() throws Exception {
-    withProcesses(4, true);
+    withProcesses(2, true);
   }
 
   @Tag("process")
@@ -322,7 +322,7 @@ class LateRankTest {
 
   @Test
   void abortedByAThread() throws Exception {
-    withThreads(4, true);
+    withThreads(2, true);
   }
 
   @Tag("long")
@@ -333,7 +333,7 @@ class LateRankTest {
 
   @Test
   void slowThread() throws Exception {
-    withThreads(4, false);
+    withThreads(2, false);
   }
 
   @Tag("long")

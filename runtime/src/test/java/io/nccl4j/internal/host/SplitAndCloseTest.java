@@ -13,6 +13,7 @@ import io.nccl4j.DeviceBuffer;
 import io.nccl4j.InterruptedWaitException;
 import io.nccl4j.NcclException;
 import io.nccl4j.PeerFailedException;
+import io.nccl4j.Tier;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.bootstrap.ChildJvm;
 import io.nccl4j.internal.host.engine.Step;
@@ -116,12 +117,12 @@ class SplitAndCloseTest {
   @Tag("process")
   @Test
   void processes() throws Exception {
-    churnProcesses(1500);
+    churnProcesses(Tier.times(400, 1500));
   }
 
   @Test
   void threads() throws Exception {
-    churnThreads(1500);
+    churnThreads(Tier.times(400, 1500));
   }
 
   /** Owns the stream in which a rank waits for the other in its nth exchange, which it shows. */

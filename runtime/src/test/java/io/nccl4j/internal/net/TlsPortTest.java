@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.BackendUnavailableException;
 import io.nccl4j.InvalidArgumentException;
+import io.nccl4j.Tier;
 import io.nccl4j.internal.net.NetworkConfig.PortRange;
 import io.nccl4j.internal.net.NetworkConfig.Security;
 import io.netty.buffer.PooledByteBufAllocator;
@@ -44,6 +45,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** All that ports over TCP do, through TLS, and what only TLS keeps off. */
 @Tag("parallel")
+@Tag("optimized")
 final class TlsPortTest extends NettyPortTest {
   private static final InetAddress HERE = InetAddress.getLoopbackAddress();
   private static final long DATA = (long) Port.DATA << Port.KIND_SHIFT;
@@ -68,7 +70,7 @@ final class TlsPortTest extends NettyPortTest {
 
   @Override
   int exchanges() {
-    return 2_000;
+    return Tier.times(500, 2_000);
   }
 
   /** With another fingerprint. */

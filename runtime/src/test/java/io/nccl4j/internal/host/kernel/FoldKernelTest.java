@@ -29,6 +29,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** The chosen and the generic kernels against {@link ReferenceFold}, bit by bit. */
 @Tag("parallel")
+@Tag("optimized")
 class FoldKernelTest {
   private static final long SEED = Long.getLong("nccl4j.test.seed", System.nanoTime());
   private static final int[] INPUTS = {1, 2, 3, 4, 7, 16};
@@ -88,18 +89,29 @@ class FoldKernelTest {
   }
 
   @ParameterizedTest
-  @EnumSource(DataType.class)
+  @EnumSource(
+      value = DataType.class,
+      names = {"FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT8_E4M3", "INT8", "UINT32"})
   void chosenAndGenericKernelsAgreeOnManyBits(DataType type) {
-    // What lies beyond a mebibyte: some blocks, and less than a vector.
-    agreeOn(type, (1 << 20) / type.byteSize() + 3 * Scratch.BLOCK + 5);
-    agreeOn(type, (1 << 20) / type.byteSize() + 1);
+    agreeOnManyBits(type);
   }
 
-  private static void agreeOn(DataType type, int elements) {
+  @Tag("long")
+  @ParameterizedTest
+  @EnumSource(
+      value = DataType.class,
+      mode = EnumSource.Mode.EXCLUDE,
+      names = {"FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT8_E4M3", "INT8", "UINT32"})
+  void otherChosenAndGenericKernelsAgreeOnManyBits(DataType type) {
+    agreeOnManyBits(type);
+  }
+
+  private static void agreeOnManyBits(DataType type) {
+    // What lies beyond a mebibyte: some blocks, and less than a vector.
     try (Arena lasting = new LastingArena();
         Arena closable = Arena.ofShared()) {
-      agreeOn(type, elements, lasting);
-      agreeOn(type, elements, closable);
+      agreeOn(type, (1 << 20) / type.byteSize() + 3 * Scratch.BLOCK + 5, lasting);
+      agreeOn(type, (1 << 20) / type.byteSize() + 1, closable);
     }
   }
 
@@ -203,8 +215,24 @@ class FoldKernelTest {
   }
 
   @ParameterizedTest
-  @EnumSource(DataType.class)
+  @EnumSource(
+      value = DataType.class,
+      names = {"FLOAT32", "BFLOAT16", "FLOAT8_E4M3", "INT64"})
   void allocatesNothingOnceWarm(DataType type) {
+    allocateNothing(type);
+  }
+
+  @Tag("long")
+  @ParameterizedTest
+  @EnumSource(
+      value = DataType.class,
+      mode = EnumSource.Mode.EXCLUDE,
+      names = {"FLOAT32", "BFLOAT16", "FLOAT8_E4M3", "INT64"})
+  void allocatesNothingOnceWarmInAnyType(DataType type) {
+    allocateNothing(type);
+  }
+
+  private static void allocateNothing(DataType type) {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     Scratch scratch = new Scratch();
     int elements = 300;
