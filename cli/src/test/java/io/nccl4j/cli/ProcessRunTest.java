@@ -134,16 +134,16 @@ class ProcessRunTest {
 
   @Test
   void aSignalEndsAll() throws Exception {
-    end("INT", 2);
+    assertEndsAll("INT", 2);
   }
 
   @Tag("long")
   @Test
   void anotherSignalEndsAll() throws Exception {
-    end("TERM", 15);
+    assertEndsAll("TERM", 15);
   }
 
-  private void end(String signal, int number) throws Exception {
+  private void assertEndsAll(String signal, int number) throws Exception {
     assumeFalse(
         Jvm.isIgnored(number), "this process ignores SIG" + signal + ", and so do its children");
     try (Jvm parent = start(LONG)) {

@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 @Tag("parallel")
 @Tag("optimized")
 class ConformanceTest {
-  /** In every build, few with ranks that take turns on threads. */
+  /** Every number of ranks on threads of their own, two and four of the others. */
   static Stream<Arguments> someInProcess() {
     return inProcess()
         .filter(

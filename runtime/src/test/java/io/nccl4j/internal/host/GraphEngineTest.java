@@ -96,7 +96,7 @@ class GraphEngineTest {
   @CsvSource({"1048576, false", "1048576, true", "4096, false", "4096, true"})
   void plainOperationsAfterACaptureGiveTheirRoomBack(long fifoBytes, boolean captureAgain)
       throws Exception {
-    roomComesBack(fifoBytes, captureAgain, captureAgain ? 400 : 1200);
+    roomComesBack(fifoBytes, captureAgain, captureAgain ? 200 : 600);
   }
 
   @Tag("long")

@@ -30,7 +30,7 @@ class StagedTest {
    */
   private static final int[] COUNTS = {0, 11, 5_000, 43_691, 333_333, 700_001};
 
-  /** Of them, one below each limit. */
+  /** Low latency, one piece, several. */
   private static final int[] FEW_COUNTS = {11, 43_691, 333_333};
 
   @Test

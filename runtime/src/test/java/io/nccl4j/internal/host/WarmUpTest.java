@@ -56,7 +56,7 @@ class WarmUpTest {
   @Tag("long")
   @ParameterizedTest
   @ValueSource(ints = {2, 5})
-  void leavesBuffersAndUnfinishedOperationsOfOtherNumbersAlone(int nranks) throws Exception {
+  void leavesThoseOfOtherNumbersOfRanksAlone(int nranks) throws Exception {
     warmUpAmongOperations(nranks);
   }
 
@@ -88,14 +88,14 @@ class WarmUpTest {
     UniqueId id = UniqueId.create(Backend.HOST);
     try (ChildJvm child = ChildJvm.start(RankMain.class)) {
       child.tell("join " + id + " 2 1");
-      child.tell("warm 40");
+      child.tell("warm 10");
       child.tell("trials 5000 1");
       child.tell("close");
       try (Communicator own =
               Communicator.initRank(
                   Device.get(Backend.HOST, 0), 2, id, 0, HostRanks.patient().build());
           Stream stream = own.device().newStream()) {
-        own.warmUp(RankMain.warmUp(40));
+        own.warmUp(RankMain.warmUp(10));
         int hash = RankMain.trials(own, stream, 5000, 1);
         child.expect("warm");
         assertEquals(Integer.toString(hash), child.expect("agreed"));

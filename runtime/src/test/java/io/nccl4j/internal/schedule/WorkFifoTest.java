@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Tier;
 import io.nccl4j.property.Property;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -200,7 +201,7 @@ class WorkFifoTest {
   @Test
   @Timeout(60)
   void handsOverBetweenTwoThreads() throws Exception {
-    int works = 200_000;
+    int works = Tier.times(20_000, 200_000);
     WorkFifo<IdleWork> fifo = fifo();
     BlockingQueue<Throwable> failures = new ArrayBlockingQueue<>(1);
     IdleWork[] published = new IdleWork[SLOTS];
