@@ -9,8 +9,8 @@ public final class Tier {
 
   private Tier() {}
 
-  /** How often to do something: in every build, or in the long tier. */
-  public static int times(int everyBuild, int longTier) {
+  /** The first one in every build, such as a few cases, the second one in the long tier. */
+  public static <T> T choose(T everyBuild, T longTier) {
     return IS_LONG ? longTier : everyBuild;
   }
 }

@@ -40,7 +40,7 @@ class ContentsTest {
     Contents contents = new Contents(type);
     contents.write(buffer, blocks(type));
     SplittableRandom random = new SplittableRandom(type.ordinal());
-    long[] places = random.longs(0, COUNT).distinct().limit(Tier.times(20, 100)).toArray();
+    long[] places = random.longs(0, COUNT).distinct().limit(Tier.choose(20, 100)).toArray();
     for (int i = 0; i < places.length; i++) {
       // One bit of one byte of the element.
       long at = places[i] * type.byteSize() + random.nextInt(type.byteSize());

@@ -5,33 +5,24 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
+import io.nccl4j.Tier;
 import io.nccl4j.bench.selftest.FifoLeak.Result;
 import io.nccl4j.bench.selftest.FifoLeak.Scenario;
 import java.util.ArrayList;
 import java.util.List;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.FieldSource;
 
 @Timeout(120)
 class FifoLeakTest {
   private static final int ITERATIONS = 300;
+  static final List<Integer> RANKS = Tier.choose(List.of(2), List.of(1, 2, 4));
 
-  @Test
-  void nothingIsLost() throws Exception {
-    assertNothingIsLost(2);
-  }
-
-  @Tag("long")
   @ParameterizedTest
-  @ValueSource(ints = {1, 4})
-  void otherNumbersOfRanksLoseNothing(int nranks) throws Exception {
-    assertNothingIsLost(nranks);
-  }
-
-  private static void assertNothingIsLost(int nranks) throws Exception {
+  @FieldSource("RANKS")
+  void nothingIsLost(int nranks) throws Exception {
     List<String> heard = new ArrayList<>();
     List<Result> results =
         FifoLeak.onThreads(

@@ -117,12 +117,12 @@ class SplitAndCloseTest {
   @Tag("process")
   @Test
   void processes() throws Exception {
-    churnProcesses(Tier.times(400, 1500));
+    churnProcesses(Tier.choose(400, 1500));
   }
 
   @Test
   void threads() throws Exception {
-    churnThreads(Tier.times(400, 1500));
+    churnThreads(Tier.choose(400, 1500));
   }
 
   /** Owns the stream in which a rank waits for the other in its nth exchange, which it shows. */

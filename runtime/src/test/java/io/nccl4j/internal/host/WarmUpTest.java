@@ -18,21 +18,24 @@ import io.nccl4j.InvalidUsageException;
 import io.nccl4j.MismatchException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.Tier;
 import io.nccl4j.UniqueId;
 import io.nccl4j.WarmUp;
 import io.nccl4j.WarmUp.Operation;
 import io.nccl4j.internal.bootstrap.ChildJvm;
+import java.util.List;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.FieldSource;
 
 /** Warming up: the same on all ranks, and nothing of the caller's is touched. */
 @Timeout(value = 120, threadMode = ThreadMode.SEPARATE_THREAD)
 class WarmUpTest {
   private static final int COUNT = 1000;
+  static final List<Integer> RANKS = Tier.choose(List.of(1, 3), List.of(1, 2, 3, 5));
 
   private static WarmUp.Builder everything(int iterations) {
     return WarmUp.builder()
@@ -48,19 +51,8 @@ class WarmUpTest {
    * Every operation gives the right result after a warm-up with everything, which found it queued.
    */
   @ParameterizedTest
-  @ValueSource(ints = {1, 3})
+  @FieldSource("RANKS")
   void leavesBuffersAndUnfinishedOperationsAlone(int nranks) throws Exception {
-    warmUpAmongOperations(nranks);
-  }
-
-  @Tag("long")
-  @ParameterizedTest
-  @ValueSource(ints = {2, 5})
-  void leavesThoseOfOtherNumbersOfRanksAlone(int nranks) throws Exception {
-    warmUpAmongOperations(nranks);
-  }
-
-  private static void warmUpAmongOperations(int nranks) throws Exception {
     try (HostRanks ranks = new HostRanks(nranks, 8L * COUNT * Integer.BYTES)) {
       WarmUp plan = everything(2).build();
       ranks.run(

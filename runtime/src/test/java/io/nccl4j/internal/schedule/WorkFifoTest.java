@@ -201,7 +201,7 @@ class WorkFifoTest {
   @Test
   @Timeout(60)
   void handsOverBetweenTwoThreads() throws Exception {
-    int works = Tier.times(20_000, 200_000);
+    int works = Tier.choose(20_000, 200_000);
     WorkFifo<IdleWork> fifo = fifo();
     BlockingQueue<Throwable> failures = new ArrayBlockingQueue<>(1);
     IdleWork[] published = new IdleWork[SLOTS];

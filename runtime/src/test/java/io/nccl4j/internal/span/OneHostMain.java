@@ -14,8 +14,8 @@ import io.nccl4j.internal.net.NetworkConfig;
 import java.util.List;
 
 /**
- * Two ranks that use a communicator: on one host, ({@code apart}) on two, ({@code connected}) on
- * two over TCP, or ({@code shown}) shown to JMX.
+ * Two ranks that use a communicator: on one host, on two hosts ({@code apart}), on two hosts over
+ * TCP ({@code connected}), or shown to JMX ({@code shown}).
  */
 final class OneHostMain {
   private OneHostMain() {}

@@ -248,7 +248,7 @@ final class Connection extends ChannelInboundHandlerAdapter {
   }
 
   private void say(byte[] bytes) {
-    // Nothing of the pool: its first use takes a chunk of memory and starts the flight recorder.
+    // Not from the pool: its first use takes a chunk of memory and starts the flight recorder.
     ByteBuf own = Unpooled.directBuffer(bytes.length).writeBytes(bytes);
     channel.writeAndFlush(own, channel.voidPromise());
   }

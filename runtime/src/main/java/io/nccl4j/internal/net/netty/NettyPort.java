@@ -29,12 +29,12 @@ final class NettyPort implements Port {
   private static final int BACKLOG = 1024;
 
   /**
-   * A port with at most this many connections reads each of them when it looks at all. With more,
-   * it asks the system first which have data: each read that finds none takes as long as asking.
+   * With at most this many connections, a poll of all peers reads every connection. With more, it
+   * asks the system first which have data: each read that finds none takes as long as asking.
    */
   private static final int FEW_CONNECTIONS = 2;
 
-  /** Of this many polls that await one peer, the last looks at all. */
+  /** Of this many polls that await one peer, the last one looks at all peers. */
   private static final int POLLS_OF_ONE = 4;
 
   /** How often Netty's loop runs, for all else, while connections are read without it. */
@@ -70,7 +70,7 @@ final class NettyPort implements Port {
   private int moved;
   private long looped;
 
-  /** After how many further polls all are looked at. */
+  /** Counts down to the poll that looks at all peers. */
   private int pollsOfOne;
 
   private int failures;

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Tier;
 import io.nccl4j.internal.spi.SmallFloats;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -17,6 +18,7 @@ import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.TreeSet;
@@ -26,6 +28,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.FieldSource;
 
 /** The chosen and the generic kernels against {@link ReferenceFold}, bit by bit. */
 @Tag("parallel")
@@ -35,6 +38,25 @@ class FoldKernelTest {
   private static final int[] INPUTS = {1, 2, 3, 4, 7, 16};
   private static final int[] SIZES = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 1000, 4097};
   private static final int LARGEST = 4097;
+  private static final List<DataType> ALL = List.of(DataType.values());
+
+  /** Types whose kernels are compared with the generic ones on much data. */
+  static final List<DataType> COMPARED =
+      Tier.choose(
+          List.of(
+              DataType.FLOAT32,
+              DataType.FLOAT64,
+              DataType.BFLOAT16,
+              DataType.FLOAT8_E4M3,
+              DataType.INT8,
+              DataType.UINT32),
+          ALL);
+
+  /** Types whose kernels run until they are compiled, and allocate nothing then. */
+  static final List<DataType> COUNTED =
+      Tier.choose(
+          List.of(DataType.FLOAT32, DataType.BFLOAT16, DataType.FLOAT8_E4M3, DataType.INT64), ALL);
+
   private static final byte CANARY = (byte) 0xa5;
   private static final int GUARD = 64;
 
@@ -89,24 +111,8 @@ class FoldKernelTest {
   }
 
   @ParameterizedTest
-  @EnumSource(
-      value = DataType.class,
-      names = {"FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT8_E4M3", "INT8", "UINT32"})
+  @FieldSource("COMPARED")
   void chosenAndGenericKernelsAgreeOnManyBits(DataType type) {
-    agreeOnManyBits(type);
-  }
-
-  @Tag("long")
-  @ParameterizedTest
-  @EnumSource(
-      value = DataType.class,
-      mode = EnumSource.Mode.EXCLUDE,
-      names = {"FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT8_E4M3", "INT8", "UINT32"})
-  void otherChosenAndGenericKernelsAgreeOnManyBits(DataType type) {
-    agreeOnManyBits(type);
-  }
-
-  private static void agreeOnManyBits(DataType type) {
     // What lies beyond a mebibyte: some blocks, and less than a vector.
     try (Arena lasting = new LastingArena();
         Arena closable = Arena.ofShared()) {
@@ -215,24 +221,8 @@ class FoldKernelTest {
   }
 
   @ParameterizedTest
-  @EnumSource(
-      value = DataType.class,
-      names = {"FLOAT32", "BFLOAT16", "FLOAT8_E4M3", "INT64"})
+  @FieldSource("COUNTED")
   void allocatesNothingOnceWarm(DataType type) {
-    allocateNothing(type);
-  }
-
-  @Tag("long")
-  @ParameterizedTest
-  @EnumSource(
-      value = DataType.class,
-      mode = EnumSource.Mode.EXCLUDE,
-      names = {"FLOAT32", "BFLOAT16", "FLOAT8_E4M3", "INT64"})
-  void allocatesNothingOnceWarmInAnyType(DataType type) {
-    allocateNothing(type);
-  }
-
-  private static void allocateNothing(DataType type) {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     Scratch scratch = new Scratch();
     int elements = 300;

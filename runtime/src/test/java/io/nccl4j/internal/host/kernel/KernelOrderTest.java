@@ -37,7 +37,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class KernelOrderTest {
   private static final String VECTORS = "jdk.incubator.vector";
   private static final String PACKAGE = "io.nccl4j.internal.host.vector.";
-  private static final String FEW = "FLOAT32 SUM|FLOAT64 MAX|BFLOAT16 SUM";
+  private static final String FEW = "FLOAT32 (SUM|AVG)|FLOAT64 MAX|INT32 SUM|BFLOAT16 SUM";
   private static final double MOST = 1.3;
   private static final Class<?>[] LOOP = {
     long.class, long.class, long.class, long.class, int.class, int.class
