@@ -33,8 +33,9 @@ public final class SpanRanks {
    * @param hostOf the host of each
    */
   public static Communicators join(int[] hostOf, CommunicatorConfig config, Network network) {
-    Hosts hosts = new Hosts(hostOf, new int[hostOf.length]);
-    int nranks = hosts.nranks();
+    int nranks = hostOf.length;
+    int[] processors = IntStream.range(0, nranks).map(r -> nranks).toArray();
+    Hosts hosts = new Hosts(hostOf, new int[nranks], processors);
     List<Port> ports = IntStream.range(0, nranks).mapToObj(r -> network.newPort()).toList();
     List<byte[]> addresses = ports.stream().map(Port::address).toList();
     Map<Integer, UniqueId> ids = new HashMap<>();

@@ -80,7 +80,7 @@ final class CaseGenerator {
     DataType[] types = {
       DataType.FLOAT32, DataType.BFLOAT16, DataType.INT8, DataType.FLOAT64, DataType.FLOAT8_E4M3
     };
-    for (int size : new int[] {32 << 10, 128 << 10, 512 << 10}) {
+    for (int size : new int[] {600, 1 << 10, 32 << 10, 128 << 10, 512 << 10}) {
       for (Op op : new Op[] {Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER, Op.REDUCE_SCATTER_V}) {
         for (int kind = 0; kind < 6; kind++) {
           if (op == Op.ALL_REDUCE || (kind + generator.turn) % 3 == 0) {
@@ -101,7 +101,9 @@ final class CaseGenerator {
     generator.add(Op.REDUCE, DataType.INT8, Reduction.SCALED, 512 << 10);
     generator.add(Op.REDUCE_SCATTER, DataType.INT32, Reduction.SCALED, longer);
     generator.add(Op.REDUCE_SCATTER, DataType.FLOAT32, Reduction.PROD, longer);
+    generator.add(Op.BROADCAST, DataType.FLOAT32, Reduction.SUM, 2000);
     generator.add(Op.BROADCAST, DataType.FLOAT32, Reduction.SUM, longer);
+    generator.add(Op.ALL_GATHER, DataType.INT8, Reduction.SUM, 601);
     generator.add(Op.ALL_GATHER, DataType.INT8, Reduction.SUM, longer + 1);
     return List.copyOf(generator.cases);
   }

@@ -10,19 +10,23 @@ import java.util.stream.IntStream;
 public final class Hosts {
   private final int[] hostOf;
   private final int[] machineOf;
+  private final int[] processors;
   private final int[][] ranks;
   private final int fewest;
   private final int most;
   private final boolean isContiguous;
+  private final boolean areCrowded;
 
   /**
    * Where ranks are.
    *
    * @param hostOf any number for each rank, the same for ranks of the same host
    * @param machineOf the same for machines, which may have several hosts
+   * @param processors how many the machine of each rank has
    */
-  public Hosts(int[] hostOf, int[] machineOf) {
+  public Hosts(int[] hostOf, int[] machineOf, int[] processors) {
     this.machineOf = machineOf.clone();
+    this.processors = processors.clone();
     int[] known = IntStream.of(hostOf).distinct().toArray();
     this.hostOf =
         IntStream.of(hostOf)
@@ -42,13 +46,16 @@ public final class Hosts {
     most = Arrays.stream(ranks).mapToInt(of -> of.length).max().orElse(0);
     isContiguous =
         IntStream.range(1, hostOf.length).allMatch(r -> this.hostOf[r - 1] <= this.hostOf[r]);
+    areCrowded =
+        IntStream.range(0, hostOf.length).anyMatch(r -> onMachineOf(r) > this.processors[r]);
   }
 
   /** The places of some of the ranks, which are numbered anew in this order. */
   Hosts part(int[] members) {
     return new Hosts(
         IntStream.of(members).map(this::of).toArray(),
-        IntStream.of(members).map(rank -> machineOf[rank]).toArray());
+        IntStream.of(members).map(rank -> machineOf[rank]).toArray(),
+        IntStream.of(members).map(rank -> processors[rank]).toArray());
   }
 
   /** How many ranks there are. */
@@ -74,6 +81,11 @@ public final class Hosts {
   /** How many ranks are on the same machine as a rank, itself included. */
   int onMachineOf(int rank) {
     return (int) IntStream.of(machineOf).filter(of -> of == machineOf[rank]).count();
+  }
+
+  /** Whether some machine has more ranks than processors. */
+  boolean areCrowded() {
+    return areCrowded;
   }
 
   /** How many ranks a host has. */

@@ -36,14 +36,18 @@ import java.util.stream.IntStream;
  */
 public final class SpanJoin implements SpanProvider {
   /** What a rank tells all others of itself. */
-  private record Brought(ByteBuffer host, UUID boot, InetAddress address, byte[] port) {
-    static byte[] encode(byte[] host, UUID boot, InetAddress address, byte[] port) {
+  private record Brought(
+      ByteBuffer host, UUID boot, int processors, InetAddress address, byte[] port) {
+    static byte[] encode(byte[] host, InetAddress address, byte[] port) {
+      UUID boot = Machine.bootId();
       byte[] ip = address.getAddress();
-      return ByteBuffer.allocate(2 + host.length + 2 * Long.BYTES + ip.length + port.length)
+      return ByteBuffer.allocate(
+              2 + host.length + 2 * Long.BYTES + Integer.BYTES + ip.length + port.length)
           .put((byte) host.length)
           .put(host)
           .putLong(boot.getMostSignificantBits())
           .putLong(boot.getLeastSignificantBits())
+          .putInt(Machine.allProcessors())
           .put((byte) ip.length)
           .put(ip)
           .put(port)
@@ -60,12 +64,14 @@ public final class SpanJoin implements SpanProvider {
       byte[] host = new byte[in.get()];
       in.get(host);
       UUID boot = new UUID(in.getLong(), in.getLong());
+      int processors = in.getInt();
       byte[] ip = new byte[in.get()];
       in.get(ip);
       byte[] port = new byte[in.remaining()];
       in.get(port);
       try {
-        return new Brought(ByteBuffer.wrap(host), boot, InetAddress.getByAddress(ip), port);
+        return new Brought(
+            ByteBuffer.wrap(host), boot, processors, InetAddress.getByAddress(ip), port);
       } catch (UnknownHostException e) {
         throw new IllegalArgumentException("an address of " + ip.length + " bytes", e);
       }
@@ -121,7 +127,7 @@ public final class SpanJoin implements SpanProvider {
       Joiner joiner = HostSpan.joiner(rank, nranks).withSecurity(security.toString());
       byte[] key = meeting.hostKey(joiner.process());
       List<Brought> all = new ArrayList<>();
-      byte[] own = Brought.encode(key, Machine.bootId(), address, port.address());
+      byte[] own = Brought.encode(key, address, port.address());
       for (byte[] one : meeting.join(joiner, own)) {
         all.add(Brought.decode(one));
       }
@@ -145,7 +151,10 @@ public final class SpanJoin implements SpanProvider {
   }
 
   private static Hosts hosts(List<Brought> all) {
-    return new Hosts(numbers(all, Brought::host), numbers(all, Brought::machine));
+    return new Hosts(
+        numbers(all, Brought::host),
+        numbers(all, Brought::machine),
+        all.stream().mapToInt(Brought::processors).toArray());
   }
 
   /** A number for each rank, the same for those that brought the same. */

@@ -12,8 +12,14 @@ import io.nccl4j.internal.operation.Shape;
 final class WindowPlan {
   private static final int MOST_RAILS = 8;
 
-  /** What a rail carries of a block at least, if there are several. */
+  /** What a rail carries at least of a block that takes many packets, if there are several. */
   private static final long RAIL_BYTES = 16 << 10;
+
+  /** What a TCP segment holds of a packet of 1,500 bytes, less what TLS adds. */
+  private static final long SEGMENT_BYTES = 1448 - 24;
+
+  /** What the wire and its port add to each transfer. */
+  private static final long HEADERS_BYTES = Wire.HEADER_BYTES + 16;
 
   private static final long SHARE_ALIGNMENT = 128;
 
@@ -66,10 +72,41 @@ final class WindowPlan {
       longest = Math.max(longest, length(w, b));
     }
     int size = w.type.byteSize();
-    rails = Math.clamp(longest * size / RAIL_BYTES, 1, rails(hosts));
+    rails = rails(hosts, longest * size, transfers(w));
     route = Route.of(w.operation, w.type, w.op.kind(), longest * size, hosts);
     turn = 0;
     most = Math.max(1, windowBytes((longest * size + rails - 1) / rails) / size);
+  }
+
+  /** How many transfers go from one host to another at most, for each share of the blocks. */
+  private int transfers(EngineWork w) {
+    int inputs = w.operation.senders() == Party.ROOT ? 1 : hosts.mostRanks();
+    return w.operation.reducing() && w.operation.sent().isMany()
+        ? inputs * hosts.mostRanks()
+        : inputs;
+  }
+
+  /**
+   * How many rails share a block. A message of two TCP segments costs more than a second processor
+   * that sends one of them, if it has nothing else to do.
+   *
+   * @param transfers how many shares leave in one message
+   */
+  static int rails(Hosts hosts, long blockBytes, int transfers) {
+    int most = rails(hosts);
+    if (!hosts.areCrowded()) {
+      for (int n = 1; n <= most; n++) {
+        long share = Math.min(blockBytes, share(blockBytes, n, SHARE_ALIGNMENT));
+        if (transfers * (share + HEADERS_BYTES) <= SEGMENT_BYTES) {
+          return n;
+        }
+      }
+    }
+    return Math.clamp(blockBytes / RAIL_BYTES, 1, most);
+  }
+
+  private static long share(long all, int rails, long unit) {
+    return ((all + rails - 1) / rails + unit - 1) / unit * unit;
   }
 
   private long windowBytes(long share) {
@@ -183,8 +220,6 @@ final class WindowPlan {
 
   private long shareStart(EngineWork w, int of) {
     long all = length(w, block);
-    long unit = SHARE_ALIGNMENT / w.type.byteSize();
-    long share = ((all + rails - 1) / rails + unit - 1) / unit * unit;
-    return Math.min(all, of * share);
+    return Math.min(all, of * share(all, rails, SHARE_ALIGNMENT / w.type.byteSize()));
   }
 }

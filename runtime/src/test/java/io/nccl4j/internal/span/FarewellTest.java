@@ -62,7 +62,7 @@ class FarewellTest {
     private final List<Span> spans = new ArrayList<>();
 
     Spans(int... hostOf) {
-      Hosts hosts = new Hosts(hostOf, new int[hostOf.length]);
+      Hosts hosts = new Hosts(hostOf, new int[hostOf.length], new int[hostOf.length]);
       for (int rank = 0; rank < hostOf.length; rank++) {
         ports.add(network.newPort());
       }
