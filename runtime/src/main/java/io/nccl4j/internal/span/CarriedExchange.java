@@ -12,9 +12,9 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * A collective whose data some ranks of each host carry for all of it, a window of a block after
- * the other, a few at a time. Small ones the leader carries alone, large ones the first ranks of
- * each host, each a share of every block. What has come is folded, in the order of the ranks, or
- * copied, straight from and into the buffers of this host's ranks.
+ * the other, a few at a time: the leader alone, or the first ranks of each host, each a share of
+ * every block. What has come is folded, in the order of the ranks, or copied, straight from and
+ * into the buffers of this host's ranks.
  */
 final class CarriedExchange {
   private static final int DEPTH = 8;
