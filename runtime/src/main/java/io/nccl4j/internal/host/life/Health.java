@@ -339,7 +339,8 @@ public final class Health implements Accord, Outside.Own {
     // A rank that failed before it died tells why it did.
     for (int k = 0; k < nranks && failure == null && died.isEmpty(); k++) {
       if (k != rank) {
-        failLike(k, control.getAcquire(control.state(k)));
+        int origin = origin(k);
+        failLike(origin, control.getAcquire(control.state(origin)));
       }
     }
     if (failure == null && !gone.isEmpty()) {
@@ -362,6 +363,19 @@ public final class Health implements Accord, Outside.Own {
           Failures.again(
               known, known.problem() + "; and " + explanation.deaths(more), known.remedy(), all);
     }
+  }
+
+  /** The rank that {@code k} misses, if it says by now why it failed; otherwise {@code k}. */
+  private int origin(int k) {
+    long state = control.getAcquire(control.state(k));
+    int other = RankState.other(state);
+    if (RankState.code(state) != RankState.PEER_LOST || other == rank || other >= nranks) {
+      return k;
+    }
+    int code = RankState.code(control.getAcquire(control.state(other)));
+    boolean says =
+        code > RankState.ALIVE && code != RankState.PEER_LOST && code != RankState.RELAYED;
+    return says ? other : k;
   }
 
   /** Another rank failed: this one cannot go on either, and says why and because of whom. */
