@@ -245,17 +245,20 @@ class HostQueue extends Driven {
   }
 
   /**
-   * The plan after the one at the head if both are collectives of one rank, else null; where there
-   * are other hosts, only if it lies before {@code end}, where this run ends.
+   * The plan after the one at the head if both are collectives, or both messages, of one rank, else
+   * null; where there are other hosts, only if it lies before {@code end}, where this run ends.
    */
   private @Nullable HostWork behind(HostWork plan, long head, long tail, long end) {
     if (head + 1 >= (isSentToOthers(plan) ? end : tail)) {
       return null;
     }
     HostWork next = plans[(int) (head + 1) & CAPACITY - 1];
-    return next != null && next.next == null && next.rank == plan.rank && next.isCollective()
-        ? next
-        : null;
+    return next != null && next.next == null && isLike(next, plan) ? next : null;
+  }
+
+  /** Whether both are collectives, or both messages, of one rank. */
+  private static boolean isLike(HostWork one, HostWork other) {
+    return one.rank == other.rank && one.isCollective() == other.isCollective();
   }
 
   private int stepPlan(int index, HostWork plan, @Nullable HostWork behind, int patience) {
@@ -272,7 +275,8 @@ class HostQueue extends Driven {
     int result = Step.BLOCKED;
     while (work != null) {
       HostWork following = (HostWork) work.next;
-      int one = step(work, null, 0);
+      boolean isFollowed = !work.isCollective() && following != null && isLike(following, work);
+      int one = step(work, isFollowed ? following : null, 0);
       if (one == Step.DONE) {
         if (previous == null) {
           plans[index] = following;
@@ -320,7 +324,7 @@ class HostQueue extends Driven {
   /**
    * Takes a step of one work, and turns what it throws into this stream's failure.
    *
-   * @param behind what follows it if both are collectives of one rank; else null
+   * @param behind what follows it if both are collectives, or both messages, of one rank; else null
    */
   int step(HostWork work, @Nullable HostWork behind, int patience) {
     HostRank rank = work.rank;
@@ -329,7 +333,7 @@ class HostQueue extends Driven {
         int result =
             work.isCollective()
                 ? rank.collectives().step(work, behind, patience)
-                : rank.stepMessage(work, patience);
+                : rank.stepMessage(work, behind, patience);
         if (result == Step.BLOCKED) {
           work.timesBlocked++;
         }

@@ -170,11 +170,15 @@ final class HostRank extends Padded {
     return outside;
   }
 
-  /** Gets on with a send or receive; see {@link io.nccl4j.internal.host.engine.Step}. */
-  int stepMessage(HostWork work, int patience) {
+  /**
+   * Gets on with a send or receive; see {@link io.nccl4j.internal.host.engine.Step}.
+   *
+   * @param behind the message that takes a step as soon as this one is done, if there is one
+   */
+  int stepMessage(HostWork work, @Nullable HostWork behind, int patience) {
     return outside == null || part.isHere(work.root)
         ? lanes.step(work, patience)
-        : outside.step(work);
+        : outside.step(work, behind != null && !part.isHere(behind.root));
   }
 
   /** What the engines know of the rank. */

@@ -265,29 +265,40 @@ public final class Span extends Outside {
   // ---- messages
 
   @Override
-  public int step(EngineWork w) {
+  public int step(EngineWork w, boolean isFollowed) {
     if (!tryOwn()) {
       return Step.BLOCKED;
     }
+    int result = Step.BLOCKED;
     try {
-      check();
-      w.blockedOn = w.root;
-      if (isNew(w) && beginMessage(w) && isLargeSend(w)) {
-        // It takes long: the receives of its group ask for their data first.
-        return Step.MOVED;
-      }
-      if (!isNew(w) && wire.isDone(wire.at(transfer(w)))) {
-        return Step.DONE;
-      }
-      int result = poll(w);
-      if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
-        result = Step.DONE;
-      }
-      check();
+      result = stepOwned(w);
       return result;
     } finally {
-      disown();
+      boolean isSent = result == Step.DONE && w.operation == Operation.SEND;
+      if (isSent && isFollowed && w.timesBlocked == 0) {
+        disownUnflushed();
+      } else {
+        disown();
+      }
     }
+  }
+
+  private int stepOwned(EngineWork w) {
+    check();
+    w.blockedOn = w.root;
+    if (isNew(w) && beginMessage(w) && isLargeSend(w)) {
+      // It takes long: the receives of its group ask for their data first.
+      return Step.MOVED;
+    }
+    if (!isNew(w) && wire.isDone(wire.at(transfer(w)))) {
+      return Step.DONE;
+    }
+    int result = poll(w);
+    if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
+      result = Step.DONE;
+    }
+    check();
+    return result;
   }
 
   private boolean isLargeSend(EngineWork w) {

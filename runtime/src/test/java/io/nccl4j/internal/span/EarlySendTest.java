@@ -169,6 +169,32 @@ class EarlySendTest {
       streams.get(rank).synchronize();
     }
 
+    /** A rank's part of some small messages from rank 0 to rank 1, to its end. */
+    void pass(int rank, int number) {
+      queueMessages(rank, number);
+      streams.get(rank).synchronize();
+    }
+
+    /** The same in a group. */
+    void passInGroup(int rank, int number) {
+      try (Group group = Group.start()) {
+        queueMessages(rank, number);
+        group.launch();
+      }
+      streams.get(rank).synchronize();
+    }
+
+    private void queueMessages(int rank, int number) {
+      Communicator own = communicators.get(rank);
+      for (int i = 0; i < number; i++) {
+        if (rank == 0) {
+          own.send(in.get(rank), INT, DataType.INT8, 1, streams.get(rank));
+        } else {
+          own.recv(out.get(rank), INT, DataType.INT8, 0, streams.get(rank));
+        }
+      }
+    }
+
     /** A large message to the other one of two ranks, and one from it. */
     void exchange(int rank) {
       Communicator own = communicators.get(rank);
@@ -258,20 +284,38 @@ class EarlySendTest {
     }
   }
 
-  /** It waits for nobody. The ticker may take a step of its stream in between, but not always. */
   @Test
   void broadcastsOfARootLeaveTogether() {
+    assertTogether(Ranks::broadcast);
+  }
+
+  @Test
+  void messagesLeaveTogether() {
+    assertTogether(Ranks::pass);
+    assertTogether(Ranks::passInGroup);
+  }
+
+  /** A rank's part of some operations. */
+  private interface Part {
+    void run(Ranks ranks, int rank, int number);
+  }
+
+  /**
+   * What rank 0 sends waits for nobody. The ticker may take a step of its stream in between, but
+   * not always.
+   */
+  private static void assertTogether(Part part) {
     int number = 6;
     try (Ranks ranks = new Ranks(0, 1)) {
       for (int attempt = 0; attempt < 20; attempt++) {
         int before = ranks.network.sent().size();
-        ranks.broadcast(0, number);
+        part.run(ranks, 0, number);
         List<Integer> sent = ranks.network.sent();
         sent = sent.subList(before, sent.size());
         int first = sent.indexOf(Wire.ANNOUNCEMENT);
         int end = sent.lastIndexOf(Wire.ANNOUNCEMENT) + 1;
         List<Integer> together = sent.subList(first, end);
-        ranks.broadcast(1, number);
+        part.run(ranks, 1, number);
         if (!together.contains(Watched.FLUSH)) {
           assertEquals(number, together.size(), sent::toString);
           assertTrue(sent.subList(end, sent.size()).contains(Watched.FLUSH), sent::toString);

@@ -120,9 +120,11 @@ public abstract class Outside {
   /**
    * Gets on with a send to, or a receive from, a rank of another host.
    *
+   * @param isFollowed whether the caller takes a step of another one as soon as this one is done,
+   *     so that their data may leave together
    * @return see {@link Step}
    */
-  public abstract int step(EngineWork work);
+  public abstract int step(EngineWork work, boolean isFollowed);
 
   /** The rank has failed or leaves: tells the other hosts. Any thread. */
   public abstract void tell();
