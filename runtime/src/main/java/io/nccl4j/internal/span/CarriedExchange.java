@@ -56,7 +56,7 @@ final class CarriedExchange {
   private long issued;
   private long finished;
 
-  /** A rank's part; it is one of the first of its host, see {@link WindowPlan#rails}. */
+  /** A rank's part; it is one of the first of its host, see {@link WindowPlan#mostRails}. */
   CarriedExchange(Span span, Wire wire, EarlySends early, Hosts hosts, int rank) {
     this.wire = wire;
     this.early = early;

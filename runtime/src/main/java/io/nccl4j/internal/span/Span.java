@@ -134,7 +134,7 @@ public final class Span extends Outside {
     wording = words;
     own = of;
     contradictions = new Contradictions(wire, own, wording, rank, hosts.nranks());
-    if (hosts.place(rank) < WindowPlan.rails(hosts)) {
+    if (hosts.place(rank) < WindowPlan.mostRails(hosts)) {
       carried = new CarriedExchange(this, wire, early, hosts, rank);
     }
     if (rank == hosts.leader(host)) {
@@ -190,12 +190,7 @@ public final class Span extends Outside {
       result = moveOwned(w, engine);
       return result;
     } finally {
-      if (result == Step.DONE && (isFollowed && w.timesBlocked == 0 || early.isAheadOf(w))) {
-        // The next operations take a step at once, and all data leaves together.
-        disownUnflushed();
-      } else {
-        disown();
-      }
+      disown(result == Step.DONE && (isFollowed && w.timesBlocked == 0 || early.isAheadOf(w)));
     }
   }
 
@@ -275,11 +270,7 @@ public final class Span extends Outside {
       return result;
     } finally {
       boolean isSent = result == Step.DONE && w.operation == Operation.SEND;
-      if (isSent && isFollowed && w.timesBlocked == 0) {
-        disownUnflushed();
-      } else {
-        disown();
-      }
+      disown(isSent && isFollowed && w.timesBlocked == 0);
     }
   }
 
@@ -366,6 +357,19 @@ public final class Span extends Outside {
   private void disown() {
     owner = null;
     cell.disown();
+  }
+
+  /**
+   * Ends a step of an operation.
+   *
+   * @param together whether the next operation takes a step at once, and its data leaves with it
+   */
+  private void disown(boolean together) {
+    if (together) {
+      disownUnflushed();
+    } else {
+      disown();
+    }
   }
 
   private void disownUnflushed() {

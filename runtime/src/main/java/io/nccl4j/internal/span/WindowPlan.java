@@ -12,10 +12,10 @@ import io.nccl4j.internal.operation.Shape;
 final class WindowPlan {
   private static final int MOST_RAILS = 8;
 
-  /** What a rail carries at least of a block that takes many packets, if there are several. */
+  /** The least that each of several rails carries of a block that takes many packets. */
   private static final long RAIL_BYTES = 16 << 10;
 
-  /** What a TCP segment holds of a packet of 1,500 bytes, less what TLS adds. */
+  /** What a TCP segment in a packet of 1,500 bytes holds, less what TLS adds. */
   private static final long SEGMENT_BYTES = 1448 - 24;
 
   /** What the wire and its port add to each transfer. */
@@ -60,7 +60,7 @@ final class WindowPlan {
   }
 
   /** How many ranks of each host may carry something. */
-  static int rails(Hosts hosts) {
+  static int mostRails(Hosts hosts) {
     return Math.min(hosts.fewestRanks(), MOST_RAILS);
   }
 
@@ -87,13 +87,13 @@ final class WindowPlan {
   }
 
   /**
-   * How many rails share a block. A message of two TCP segments costs more than a second processor
-   * that sends one of them, if it has nothing else to do.
+   * How many rails share a block. One message of two TCP segments costs more than two messages of
+   * one segment, if the ranks that send them have a processor each.
    *
    * @param transfers how many shares leave in one message
    */
   static int rails(Hosts hosts, long blockBytes, int transfers) {
-    int most = rails(hosts);
+    int most = mostRails(hosts);
     if (!hosts.areCrowded()) {
       for (int n = 1; n <= most; n++) {
         long share = Math.min(blockBytes, share(blockBytes, n, SHARE_ALIGNMENT));

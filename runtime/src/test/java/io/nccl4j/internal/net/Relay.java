@@ -154,7 +154,7 @@ public final class Relay implements AutoCloseable {
       channel.setOption(StandardSocketOptions.SO_LINGER, 0);
       channel.close();
     } catch (ClosedChannelException e) {
-      // The thread that carries its bytes has already closed it.
+      // The thread that reads from it closed it first.
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }

@@ -55,6 +55,11 @@ public final class RankState {
     return (int) state & 0xff;
   }
 
+  /** Whether it failed, and gives the reason itself. */
+  public static boolean hasReason(long state) {
+    return code(state) > ALIVE && code(state) != RELAYED;
+  }
+
   public static int other(long state) {
     return (int) (state >>> 16) & 0xffff;
   }

@@ -339,8 +339,7 @@ public final class Health implements Accord, Outside.Own {
     // A rank that failed before it died tells why it did.
     for (int k = 0; k < nranks && failure == null && died.isEmpty(); k++) {
       if (k != rank) {
-        int origin = origin(k);
-        failLike(origin, control.getAcquire(control.state(origin)));
+        failLike(origin(k));
       }
     }
     if (failure == null && !gone.isEmpty()) {
@@ -365,25 +364,26 @@ public final class Health implements Accord, Outside.Own {
     }
   }
 
-  /** The rank that {@code k} misses, if it says by now why it failed; otherwise {@code k}. */
+  /** The rank that {@code k} misses, if that has said why it failed; otherwise {@code k}. */
   private int origin(int k) {
     long state = control.getAcquire(control.state(k));
     int other = RankState.other(state);
     if (RankState.code(state) != RankState.PEER_LOST || other == rank || other >= nranks) {
       return k;
     }
-    int code = RankState.code(control.getAcquire(control.state(other)));
-    boolean says =
-        code > RankState.ALIVE && code != RankState.PEER_LOST && code != RankState.RELAYED;
-    return says ? other : k;
+    long missed = control.getAcquire(control.state(other));
+    boolean knowsMore =
+        RankState.hasReason(missed) && RankState.code(missed) != RankState.PEER_LOST;
+    return knowsMore ? other : k;
   }
 
   /** Another rank failed: this one cannot go on either, and says why and because of whom. */
-  private void failLike(int k, long state) {
+  private void failLike(int k) {
+    long state = control.getAcquire(control.state(k));
     int other = RankState.other(state);
     long seq = RankState.seq(state);
     int code = RankState.code(state);
-    if (code <= RankState.ALIVE || code == RankState.RELAYED) {
+    if (!RankState.hasReason(state)) {
       return;
     }
     String who = "rank " + k + " of communicator " + explanation.name();
