@@ -68,6 +68,8 @@ class HostQueue extends Driven {
   /** Shows no more at a time than the outbox holds, and knows one more. */
   private final Lookahead lookahead = new Lookahead(2 * Layout.OUTBOX_SLOTS);
 
+  private final SendsAhead sends = new SendsAhead(plans);
+
   /** Whether what was last seen behind a head needed nothing of that head; by the owner. */
   private boolean isIndependent;
 
@@ -198,7 +200,7 @@ class HostQueue extends Driven {
     while (head < end) {
       int index = (int) head & CAPACITY - 1;
       HostWork plan = plans[index];
-      if (tail - head > 1 && (lookahead.isShown(head) || isIndependent && isSentToOthers(plan))) {
+      if (tail - head > 1 && isAhead(head, plan)) {
         lookAhead(head, tail);
       }
       int result =
@@ -221,9 +223,20 @@ class HostQueue extends Driven {
     return plan != null && plan.rank.outside() != null;
   }
 
+  /** Whether peers were shown something before its turn, or might be now. */
+  private boolean isAhead(long head, @Nullable HostWork plan) {
+    return lookahead.isShown(head)
+        || isSentToOthers(plan) && (isIndependent || sends.isAhead(head));
+  }
+
   /** Shows peers what they will need next, before its turn. */
   private void lookAhead(long head, long tail) {
     if (error != null) {
+      return;
+    }
+    HostWork first = plans[(int) head & CAPACITY - 1];
+    if (isSentToOthers(first) && !first.isCollective()) {
+      sends.advance(head, tail);
       return;
     }
     while (lookahead.advance(head)) {
@@ -245,15 +258,17 @@ class HostQueue extends Driven {
   }
 
   /**
-   * The plan after the one at the head if both are collectives, or both messages, of one rank, else
-   * null; where there are other hosts, only if it lies before {@code end}, where this run ends.
+   * The first work of the plan after the one at the head if both are collectives, or both messages,
+   * of one rank, else null; where there are other hosts, only if it lies before {@code end}, where
+   * this run ends. Groups of collectives count as something else.
    */
   private @Nullable HostWork behind(HostWork plan, long head, long tail, long end) {
     if (head + 1 >= (isSentToOthers(plan) ? end : tail)) {
       return null;
     }
     HostWork next = plans[(int) (head + 1) & CAPACITY - 1];
-    return next != null && next.next == null && isLike(next, plan) ? next : null;
+    boolean isAlone = next != null && (next.next == null || !next.isCollective());
+    return isAlone && isLike(next, plan) ? next : null;
   }
 
   /** Whether both are collectives, or both messages, of one rank. */
@@ -275,8 +290,11 @@ class HostQueue extends Driven {
     int result = Step.BLOCKED;
     while (work != null) {
       HostWork following = (HostWork) work.next;
-      boolean isFollowed = !work.isCollective() && following != null && isLike(following, work);
-      int one = step(work, isFollowed ? following : null, 0);
+      // The plan behind this one has its turn at once only if all of this is done.
+      HostWork last = previous == null ? behind : null;
+      HostWork then = following == null ? last : following;
+      boolean isFollowed = !work.isCollective() && then != null && isLike(then, work);
+      int one = step(work, isFollowed ? then : null, 0);
       if (one == Step.DONE) {
         if (previous == null) {
           plans[index] = following;
@@ -336,6 +354,9 @@ class HostQueue extends Driven {
                 : rank.stepMessage(work, behind, patience);
         if (result == Step.BLOCKED) {
           work.timesBlocked++;
+        }
+        if (result != Step.DONE) {
+          rank.flush();
         }
         return result;
       } catch (NcclException e) {

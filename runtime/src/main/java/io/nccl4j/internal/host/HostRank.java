@@ -176,9 +176,31 @@ final class HostRank extends Padded {
    * @param behind the message that takes a step as soon as this one is done, if there is one
    */
   int stepMessage(HostWork work, @Nullable HostWork behind, int patience) {
-    return outside == null || part.isHere(work.root)
-        ? lanes.step(work, patience)
-        : outside.step(work, behind != null && !part.isHere(behind.root));
+    if (outside != null && !part.isHere(work.root)) {
+      return outside.step(work, behind != null);
+    }
+    int result = lanes.step(work, patience);
+    if (behind == null) {
+      flush();
+    }
+    return result;
+  }
+
+  /** Whether a rank is on another host. */
+  boolean isElsewhere(int k) {
+    return outside != null && !part.isHere(k);
+  }
+
+  /** Sends a small message to another host before its turn; false if that must wait. */
+  boolean sendEarly(HostWork work) {
+    return outside != null && isHealthy() && outside.sendEarly(work);
+  }
+
+  /** Lets leave what was kept back for other hosts. */
+  void flush() {
+    if (outside != null) {
+      outside.flush();
+    }
   }
 
   /** What the engines know of the rank. */

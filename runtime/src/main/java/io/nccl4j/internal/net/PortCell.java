@@ -19,6 +19,9 @@ public final class PortCell {
   /** Whether it was polled since the daemon last looked. */
   private volatile boolean polled;
 
+  /** Whether something may not have left; written by the owner. */
+  private boolean isKept;
+
   /**
    * A port that nobody owns.
    *
@@ -47,6 +50,7 @@ public final class PortCell {
 
   /** Gives it back, after what was sent has left. An owner that closes the port keeps it. */
   public void disown() {
+    isKept = false;
     try {
       last.run();
       port.flush();
@@ -55,12 +59,20 @@ public final class PortCell {
     }
   }
 
-  /** Gives it back; what was sent may leave later, with the next poll. */
+  /** Gives it back; what was sent may leave later, with the next poll or {@link #flush}. */
   public void disownUnflushed() {
+    isKept = true;
     try {
       last.run();
     } finally {
       owner.setRelease(FREE);
+    }
+  }
+
+  /** Lets leave what the caller has kept back, unless there is another owner, who does so. */
+  public void flush() {
+    if (isKept && tryOwn()) {
+      disown();
     }
   }
 

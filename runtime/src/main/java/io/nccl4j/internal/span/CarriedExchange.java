@@ -32,6 +32,10 @@ final class CarriedExchange {
   private final WindowPlan plan;
   private final ScalarExchange scalars;
 
+  private final Packed packed;
+
+  private final CarriedAhead ahead;
+
   /** For each window: inputs of other hosts, or a carry that came and one that goes. */
   private final Wire.Frames scratch;
 
@@ -76,6 +80,9 @@ final class CarriedExchange {
     passedBytes = Math.min(MOST_WINDOW_BYTES, Long.highestOneBit(slotBytes / 2));
     plan = new WindowPlan(hosts, rail, gatheredBytes, passedBytes);
     scratch = span.memory(DEPTH * slotBytes);
+    packed = new Packed(span, DEPTH);
+    WindowPlan own = new WindowPlan(hosts, rail, gatheredBytes, passedBytes);
+    ahead = new CarriedAhead(span, wire, hosts, rank, own);
     scalars = new ScalarExchange(wire, hosts, host, rail, span.memory((long) nranks * Long.BYTES));
     for (int i = 0; i < DEPTH; i++) {
       windows[i] = new Window(i, here * (hosts.count() - 1) + elsewhere, hosts.count());
@@ -104,6 +111,11 @@ final class CarriedExchange {
     }
     boolean moved = advance(w, engine);
     return plan.isOut() && finished == issued ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
+  }
+
+  /** What sends before its turn what this carries. */
+  EarlySender ahead() {
+    return ahead;
   }
 
   /** Whether all inputs of the current piece are on their way. */
@@ -208,43 +220,17 @@ final class CarriedExchange {
 
   // ---- what goes from host to host
 
-  /** How many inputs, or carries, go from one host to another. */
-  private int inputs(Window window, int from, int to) {
-    if (window.elements == 0) {
-      return 1;
-    }
-    return switch (window.route) {
-      case GATHER -> window.isNeeded(to) ? contributors(window, from) : 0;
-      case SCATTER -> to == window.owner ? hosts.size(from) : 0;
-      case CHAIN -> to == from + 1 ? 1 : 0;
-    };
-  }
-
-  private int contributors(Window window, int of) {
-    int one = window.contributor;
-    return one == Window.ALL ? hosts.size(of) : hosts.of(one) == of ? 1 : 0;
-  }
-
-  /** Whether a result goes from one host to another. */
-  private boolean hasResult(Window window, int from, int to) {
-    return switch (window.route) {
-      case GATHER -> false;
-      case SCATTER -> from == window.owner;
-      case CHAIN ->
-          window.needing == Window.ALL
-              ? from == to + 1
-              : from == window.owner && to == window.needing;
-    };
-  }
-
   private boolean receiveInputs(Window window, EngineWork w, CollectiveEngine engine) {
     if (window.inputs.isReceiving) {
       return true;
     }
     int number = 0;
+    int input = 0;
     for (int h = 0; h < hosts.count(); h++) {
-      int count = h == host ? 0 : inputs(window, h, host);
+      int count = h == host ? 0 : plan.inputs(window, h, host);
       for (int i = 0; i < count; i++, number++) {
+        int first = input;
+        input += plan.packs(window, h);
         if (number < window.inputs.receives) {
           continue;
         }
@@ -254,13 +240,13 @@ final class CarriedExchange {
         Transfer t = wire.nextReceive(peer(h), Wire.COLLECTIVES);
         if (w.operation.reducing() || window.elements == 0) {
           t.memory = scratch.segment();
-          t.offset = input(window, number);
+          t.offset = input(window, first, w);
         } else {
           int ignored = targets(window, w, engine);
           t.memory = outs[0];
           t.offset = outOffsets[0];
         }
-        begin(window.inputs, t, window, w);
+        begin(window.inputs, t, window, w, plan.packs(window, h));
       }
     }
     window.inputs.isReceiving = true;
@@ -278,7 +264,7 @@ final class CarriedExchange {
     boolean passes = window.route == Route.CHAIN && !isFirstAlone(window, w);
     int number = 0;
     for (int h = 0; h < hosts.count(); h++) {
-      int count = h == host ? 0 : inputs(window, host, h);
+      int count = h == host ? 0 : plan.inputs(window, host, h);
       for (int i = 0; i < count; i++, number++) {
         if (number < window.inputs.sends) {
           continue;
@@ -290,16 +276,26 @@ final class CarriedExchange {
         if (passes || window.elements == 0) {
           t.memory = scratch.segment();
           t.offset = carry(window);
+        } else if (window.isPacked) {
+          fillPacked(t, window, w, engine);
         } else {
-          int place = window.contributor == Window.ALL ? i : hosts.place(window.contributor);
+          int place = plan.contributor(window, i);
           t.memory = engine.in(place);
           t.offset = engine.inOffset(place) + inStart(window, w);
         }
-        begin(window.inputs, t, window, w);
+        begin(window.inputs, t, window, w, plan.packs(window, host));
       }
     }
     window.inputs.isSending = true;
     return true;
+  }
+
+  private void fillPacked(Transfer t, Window window, EngineWork w, CollectiveEngine engine) {
+    long bytes = window.elements * w.type.byteSize();
+    for (int i = 0; window.inputs.sends == 0 && i < engine.places(); i++) {
+      packed.add(window, i, engine.in(i), engine.inOffset(i) + inStart(window, w), bytes);
+    }
+    packed.fill(t, window);
   }
 
   /** Whether a chain begins here with the input of one rank, as it is: there is nothing to fold. */
@@ -316,7 +312,7 @@ final class CarriedExchange {
       return true;
     }
     for (int h = 0; h < hosts.count(); h++) {
-      if (h != host && hasResult(window, h, host)) {
+      if (h != host && plan.hasResult(window, h, host)) {
         if (!wire.canReceive(peer(h), Wire.RESULTS)) {
           return false;
         }
@@ -324,7 +320,7 @@ final class CarriedExchange {
         int ignored = targets(window, w, engine);
         t.memory = outs[0];
         t.offset = outOffsets[0];
-        begin(window.results, t, window, w);
+        begin(window.results, t, window, w, 1);
       }
     }
     window.results.isReceiving = true;
@@ -337,7 +333,7 @@ final class CarriedExchange {
     }
     int number = 0;
     for (int h = 0; h < hosts.count(); h++) {
-      if (h == host || !hasResult(window, host, h) || number++ < window.results.sends) {
+      if (h == host || !plan.hasResult(window, host, h) || number++ < window.results.sends) {
         continue;
       }
       if (!window.isFolded || !window.isSpread || !wire.canSend(peer(h), Wire.RESULTS)) {
@@ -352,22 +348,23 @@ final class CarriedExchange {
         t.memory = scratch.segment();
         t.offset = carry(window);
       }
-      begin(window.results, t, window, w);
+      begin(window.results, t, window, w, 1);
     }
     window.results.isSending = true;
     return true;
   }
 
-  private void begin(Window.Leg leg, Transfer t, Window window, EngineWork w) {
-    t.bytes = window.elements * w.type.byteSize();
+  private void begin(Window.Leg leg, Transfer t, Window window, EngineWork w, int inputs) {
+    t.bytes = inputs * window.elements * w.type.byteSize();
     Span.sign(t, w);
     wire.begin(t);
     leg.add(t);
   }
 
   /** Where an input of another host lies, or the carry that came. */
-  private long input(Window window, int number) {
-    return scratch.offset() + window.slot * slotBytes + number * gatheredBytes;
+  private long input(Window window, int number, EngineWork w) {
+    long bytes = window.isPacked ? window.elements * w.type.byteSize() : gatheredBytes;
+    return scratch.offset() + window.slot * slotBytes + number * bytes;
   }
 
   /** Where the carry lies that goes on. */
@@ -378,11 +375,9 @@ final class CarriedExchange {
   /** Where a window starts in an input, in bytes. */
   private long inStart(Window window, EngineWork w) {
     boolean many = w.operation.sent().isMany();
-    long start =
-        isStaged
-            ? (many ? window.block * pieceLength : 0) + window.inPiece
-            : (many ? w.sendStart(window.block) : 0) + window.at;
-    return start * w.type.byteSize();
+    return isStaged
+        ? ((many ? window.block * pieceLength : 0) + window.inPiece) * w.type.byteSize()
+        : window.sendStart(w);
   }
 
   /** The same in an output. */
@@ -451,7 +446,7 @@ final class CarriedExchange {
           inOffsets[rank] = engine.inOffset(i) + inStart(window, w);
         } else {
           ins[rank] = scratch.segment();
-          inOffsets[rank] = input(window, number++);
+          inOffsets[rank] = input(window, number++, w);
         }
       }
     }
@@ -463,7 +458,7 @@ final class CarriedExchange {
     int count = 0;
     if (host > 0) {
       ins[0] = scratch.segment();
-      inOffsets[0] = input(window, 0);
+      inOffsets[0] = input(window, 0, w);
       // What has been scaled stays what it is.
       ownScalars[0] = Scalars.of(w.type, UNSCALED);
       count = 1;

@@ -128,11 +128,15 @@ final class Link {
     return canKeep(t.seq, keptBytes(t));
   }
 
-  /** Whether the next send leaves at once if it is a small one of so many bytes. */
-  boolean canSendAtOnce(long bytes) {
-    return send(sent + 1).state == Transfer.IDLE
-        && send(sent).state != Transfer.WAITING
-        && canKeep(sent + 1, keptBytes(bytes));
+  /** Whether the next sends leave at once if they are small ones of so many bytes each. */
+  boolean canSendAtOnce(int number, long bytes) {
+    for (int i = 1; i <= number; i++) {
+      if (send(sent + i).state != Transfer.IDLE) {
+        return false;
+      }
+    }
+    return send(sent).state != Transfer.WAITING
+        && canKeep(sent + number, number * keptBytes(bytes));
   }
 
   /** How many sends have begun whose receives are not known to have. */

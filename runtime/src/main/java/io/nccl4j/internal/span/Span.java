@@ -50,6 +50,9 @@ public final class Span extends Outside {
 
   private static final long ASKING_NANOS = 50_000;
 
+  /** Most bytes of a message that is sent early: the receiver keeps it, and copies it once more. */
+  private static final int EARLY_BYTES = 8 << 10;
+
   private final Hosts hosts;
   private final int rank;
   private final int host;
@@ -60,6 +63,8 @@ public final class Span extends Outside {
   private final Wire wire;
   private final PairExchange pairs;
   private final EarlySends early;
+  private final Refill messages;
+  private final int[] receiver = new int[1];
   private final List<HostHeap.Block> blocks = new ArrayList<>();
 
   @SuppressWarnings("NullAway.Init") // by begin
@@ -124,8 +129,9 @@ public final class Span extends Outside {
     wire = new Wire(port, nranks, this::memory, new Events());
     cell = new PortCell(port, wire, this::atEnd);
     heard = new AtomicIntegerArray(hosts.count());
-    early = new EarlySends(wire, hosts, rank);
-    pairs = new PairExchange(this, wire, early, rank, nranks);
+    early = new EarlySends(wire);
+    messages = new Refill(wire, Wire.MESSAGES);
+    pairs = new PairExchange(this, wire, early, hosts, rank);
   }
 
   @Override
@@ -204,6 +210,9 @@ public final class Span extends Outside {
       return poll(w);
     }
     if (all && leading == null) {
+      if (isLast(w) && !early.wasSent(w)) {
+        early.sent(w);
+      }
       return Step.DONE;
     }
     // What this rank has for others is sent before anything is read.
@@ -226,7 +235,7 @@ public final class Span extends Outside {
             ? leading.step(w, engine, piece(w), isStaged(w))
             : pairs.step(w, engine, isLast(w));
     if (!early.wasSent(w)
-        && (result == Step.DONE ? isLast(w) : early.canSend(w) && hasSent(leading))) {
+        && (result == Step.DONE ? isLast(w) : canSendEarly(w) && hasSent(leading))) {
       early.sent(w);
     }
     return result;
@@ -242,19 +251,33 @@ public final class Span extends Outside {
 
   @Override
   protected boolean canSendEarly(EngineWork w) {
-    return early.canSend(w);
+    return EarlySends.canSend(w, isCarried(w) ? WindowPlan.transfers(hosts, w) : 1);
   }
 
   @Override
-  protected boolean sendEarly(EngineWork w, boolean first) {
+  protected boolean sendEarly(EngineWork w, CollectiveEngine engine, boolean first) {
     if (!tryOwn()) {
       return false;
     }
     try {
-      return found == null && !contradictions.isOpen() && early.send(w, first);
+      return found == null && !contradictions.isOpen() && early.send(w, engine, sender(w), first);
     } finally {
       disownUnflushed();
     }
+  }
+
+  /** What sends a collective before its turn; null if nothing leaves here. */
+  private @Nullable EarlySender sender(EngineWork w) {
+    if (!isCarried(w)) {
+      return pairs;
+    }
+    CarriedExchange leading = carried;
+    return leading == null ? null : leading.ahead();
+  }
+
+  @Override
+  public void flush() {
+    cell.flush();
   }
 
   // ---- messages
@@ -269,8 +292,7 @@ public final class Span extends Outside {
       result = stepOwned(w);
       return result;
     } finally {
-      boolean isSent = result == Step.DONE && w.operation == Operation.SEND;
-      disown(isSent && isFollowed && w.timesBlocked == 0);
+      disown(result == Step.DONE && isFollowed && w.timesBlocked == 0);
     }
   }
 
@@ -292,6 +314,26 @@ public final class Span extends Outside {
     return result;
   }
 
+  @Override
+  public boolean sendEarly(EngineWork message) {
+    if (!tryOwn()) {
+      return false;
+    }
+    boolean isSent = false;
+    try {
+      isSent = found == null && !contradictions.isOpen() && isNext(message) && beginEarly(message);
+      return isSent;
+    } finally {
+      disown(isSent);
+    }
+  }
+
+  private boolean beginEarly(EngineWork w) {
+    long bytes = w.count * w.type.byteSize();
+    receiver[0] = w.root;
+    return bytes <= EARLY_BYTES && messages.begins(receiver, 1, bytes, false) && beginMessage(w);
+  }
+
   private boolean isLargeSend(EngineWork w) {
     return w.operation == Operation.SEND && !wire.at(transfer(w)).isSmall();
   }
@@ -307,7 +349,7 @@ public final class Span extends Outside {
     int peer = w.root;
     boolean canBegin =
         sends ? wire.canSend(peer, Wire.MESSAGES) : wire.canReceive(peer, Wire.MESSAGES);
-    if (!canBegin || wire.begun(peer, Wire.MESSAGES, sends) + 1 != (int) w.seq) {
+    if (!canBegin || !isNext(w)) {
       return false;
     }
     Transfer t = sends ? wire.nextSend(peer, Wire.MESSAGES) : wire.nextReceive(peer, Wire.MESSAGES);
@@ -319,6 +361,10 @@ public final class Span extends Outside {
     wire.begin(t);
     setTransfer(w, wire.number(t));
     return true;
+  }
+
+  private boolean isNext(EngineWork w) {
+    return wire.begun(w.root, Wire.MESSAGES, w.operation == Operation.SEND) + 1 == (int) w.seq;
   }
 
   /** Sends what is ready and takes what has arrived: {@link Step#MOVED} if anything has. */

@@ -1,5 +1,7 @@
 package io.nccl4j.internal.span;
 
+import io.nccl4j.internal.host.engine.EngineWork;
+
 /** A range of one block on its way between hosts. It is used again and again. */
 final class Window {
   /** All ranks, or all hosts. */
@@ -23,6 +25,9 @@ final class Window {
   Route route = Route.GATHER;
 
   int owner;
+
+  /** Whether the inputs of a host go to another one as one transfer. */
+  boolean isPacked;
 
   /** What comes first: inputs, or what was folded of them. */
   final Leg inputs;
@@ -51,6 +56,12 @@ final class Window {
     results.begin();
     isFolded = false;
     isSpread = false;
+  }
+
+  /** Where it starts in an input that is not staged, in bytes. */
+  long sendStart(EngineWork w) {
+    boolean many = w.operation.sent().isMany();
+    return ((many ? w.sendStart(block) : 0) + at) * w.type.byteSize();
   }
 
   boolean isOver() {

@@ -18,6 +18,9 @@ final class WindowPlan {
   /** What a TCP segment in a packet of 1,500 bytes holds, less what TLS adds. */
   private static final long SEGMENT_BYTES = 1448 - 24;
 
+  /** Most bytes of the inputs of a host that go to another one as one transfer. */
+  static final long PACKED_BYTES = 16 << 10;
+
   /** What the wire and its port add to each transfer. */
   private static final long HEADERS_BYTES = Wire.HEADER_BYTES + 16;
 
@@ -72,32 +75,55 @@ final class WindowPlan {
       longest = Math.max(longest, length(w, b));
     }
     int size = w.type.byteSize();
-    rails = rails(hosts, longest * size, transfers(w));
+    rails = rails(hosts, longest * size, blocks(hosts, w), inputs(hosts, w));
     route = Route.of(w.operation, w.type, w.op.kind(), longest * size, hosts);
     turn = 0;
     most = Math.max(1, windowBytes((longest * size + rails - 1) / rails) / size);
   }
 
-  /** How many transfers go from one host to another at most, for each share of the blocks. */
-  private int transfers(EngineWork w) {
-    int inputs = w.operation.senders() == Party.ROOT ? 1 : hosts.mostRanks();
-    return w.operation.reducing() && w.operation.sent().isMany()
-        ? inputs * hosts.mostRanks()
-        : inputs;
+  /** How many transfers go from one host to another at most, for each share of small blocks. */
+  static int transfers(Hosts hosts, EngineWork w) {
+    int inputs = inputs(hosts, w);
+    boolean isPacked = isPacked(inputs, w.count * w.type.byteSize());
+    return blocks(hosts, w) * (isPacked ? 1 : inputs);
+  }
+
+  /** Bytes of such a transfer, at most. */
+  static long transferBytes(Hosts hosts, EngineWork w) {
+    int inputs = inputs(hosts, w);
+    long bytes = w.count * w.type.byteSize();
+    return isPacked(inputs, bytes) ? inputs * bytes : bytes;
+  }
+
+  /** Of how many blocks a host sends something to another one, at most. */
+  private static int blocks(Hosts hosts, EngineWork w) {
+    boolean one =
+        w.operation.reducing() ? !w.operation.sent().isMany() : w.operation.senders() == Party.ROOT;
+    return one ? 1 : hosts.mostRanks();
+  }
+
+  /** How many ranks of a host contribute to a block, at most. */
+  private static int inputs(Hosts hosts, EngineWork w) {
+    return w.operation.reducing() ? hosts.mostRanks() : 1;
+  }
+
+  private static boolean isPacked(int inputs, long bytes) {
+    return inputs > 1 && inputs * bytes <= PACKED_BYTES;
   }
 
   /**
    * How many rails share a block. One message of two TCP segments costs more than two messages of
    * one segment, if the ranks that send them have a processor each.
    *
-   * @param transfers how many shares leave in one message
+   * @param blocks of how many blocks shares leave in one message
+   * @param inputs how many inputs of each
    */
-  static int rails(Hosts hosts, long blockBytes, int transfers) {
+  static int rails(Hosts hosts, long blockBytes, int blocks, int inputs) {
     int most = mostRails(hosts);
     if (!hosts.areCrowded()) {
       for (int n = 1; n <= most; n++) {
         long share = Math.min(blockBytes, share(blockBytes, n, SHARE_ALIGNMENT));
-        if (transfers * (share + HEADERS_BYTES) <= SEGMENT_BYTES) {
+        if (blocks * (inputs * share + HEADERS_BYTES) <= SEGMENT_BYTES) {
           return n;
         }
       }
@@ -163,6 +189,7 @@ final class WindowPlan {
       set(window, 0, 0);
       window.contributor = Window.ALL;
       window.needing = Window.ALL;
+      window.isPacked = false;
       isOut = true;
       return;
     }
@@ -177,9 +204,54 @@ final class WindowPlan {
         w.operation.receivers() == Party.ROOT
             ? hosts.of(w.root)
             : !moves && w.operation.sent().isMany() ? hosts.of(block) : Window.ALL;
+    window.isPacked =
+        route == Route.GATHER && isPacked(inputs(hosts, w), (to - at) * w.type.byteSize());
     at = to;
     skipEmpty(w);
   }
+
+  // ---- what goes from host to host
+
+  /** How many inputs, or carries, go from one host to another. */
+  int inputs(Window window, int from, int to) {
+    if (window.elements == 0) {
+      return 1;
+    }
+    return switch (window.route) {
+      case GATHER -> !window.isNeeded(to) ? 0 : window.isPacked ? 1 : contributors(window, from);
+      case SCATTER -> to == window.owner ? hosts.size(from) : 0;
+      case CHAIN -> to == from + 1 ? 1 : 0;
+    };
+  }
+
+  private int contributors(Window window, int of) {
+    int one = window.contributor;
+    return one == Window.ALL ? hosts.size(of) : hosts.of(one) == of ? 1 : 0;
+  }
+
+  /** Whether a result goes from one host to another. */
+  boolean hasResult(Window window, int from, int to) {
+    return switch (window.route) {
+      case GATHER -> false;
+      case SCATTER -> from == window.owner;
+      case CHAIN ->
+          window.needing == Window.ALL
+              ? from == to + 1
+              : from == window.owner && to == window.needing;
+    };
+  }
+
+  /** The place of the rank of its host whose input is the {@code i}-th that leaves. */
+  int contributor(Window window, int i) {
+    return window.contributor == Window.ALL ? i : hosts.place(window.contributor);
+  }
+
+  /** How many inputs each transfer of inputs of a host has. */
+  int packs(Window window, int of) {
+    return window.isPacked ? hosts.size(of) : 1;
+  }
+
+  // ---- the windows
 
   private void set(Window window, long from, long elements) {
     window.block = block;

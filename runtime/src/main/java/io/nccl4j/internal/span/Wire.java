@@ -216,9 +216,9 @@ final class Wire implements Port.Landing {
     return link.send(link.sent + 1).state == Transfer.IDLE;
   }
 
-  /** Whether one of so many bytes, a small one, would leave at once. */
-  boolean canSendAtOnce(int peer, int lane, long bytes) {
-    return link(peer, lane).canSendAtOnce(bytes);
+  /** Whether so many small ones, of so many bytes each, would leave at once. */
+  boolean canSendAtOnce(int peer, int lane, int number, long bytes) {
+    return link(peer, lane).canSendAtOnce(number, bytes);
   }
 
   /** How many sends have begun whose receives are not known to have. */

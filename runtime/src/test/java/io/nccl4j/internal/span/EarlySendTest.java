@@ -23,6 +23,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.net.InetAddress;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -30,16 +31,22 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.Timeout.ThreadMode;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** What goes to other hosts before its turn, what must not, what goes first, and what polls. */
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class EarlySendTest {
   private static final int BYTES = 1 << 20;
   private static final int INT = Integer.BYTES;
-  private static final long PATIENCE_NANOS = 20_000_000_000L;
+  private static final int NUMBER = 200;
+  private static final Duration PATIENCE = Duration.ofSeconds(20);
+  private static final long PATIENCE_NANOS = PATIENCE.toNanos();
 
   /** After all was sent: more would be noticed. */
   private static final int FURTHER_QUERIES = 20;
@@ -195,12 +202,33 @@ class EarlySendTest {
       }
     }
 
+    /** Each rank sends to the next one, and every third time what it has just received. */
+    void ring(int rank, int number) {
+      int nranks = streams.size();
+      Communicator own = communicators.get(rank);
+      for (int i = 0; i < number; i++) {
+        long at = (long) i * INT;
+        DeviceBuffer last =
+            i % 3 == 2 ? out.get(rank).slice(at - INT, INT) : in.get(rank).slice(at, INT);
+        try (Group group = Group.start()) {
+          own.send(last, 1, DataType.INT32, (rank + 1) % nranks, streams.get(rank));
+          DeviceBuffer to = out.get(rank).slice(at, INT);
+          own.recv(to, 1, DataType.INT32, (rank - 1 + nranks) % nranks, streams.get(rank));
+          group.launch();
+        }
+      }
+    }
+
     /** A large message to the other one of two ranks, and one from it. */
     void exchange(int rank) {
+      exchange(rank, in.get(rank), out.get(rank), BYTES / INT);
+    }
+
+    void exchange(int rank, DeviceBuffer from, DeviceBuffer to, int count) {
       Communicator own = communicators.get(rank);
       try (Group group = Group.start()) {
-        own.send(in.get(rank), BYTES, DataType.INT8, 1 - rank, streams.get(rank));
-        own.recv(out.get(rank), BYTES, DataType.INT8, 1 - rank, streams.get(rank));
+        own.send(from, count, DataType.INT32, 1 - rank, streams.get(rank));
+        own.recv(to, count, DataType.INT32, 1 - rank, streams.get(rank));
         group.launch();
       }
     }
@@ -396,42 +424,213 @@ class EarlySendTest {
         1);
   }
 
-  /** What a host sends is what all of its ranks have: they have not come to it yet. */
+  /** What a host sends is what all of its ranks have: they may not have come to it yet. */
   @Test
   void hostsWithSeveralRanksWait() {
     assertSent(0, sums(4), 0, 0, 1);
-    assertSent(1, sums(4), 0, 1, 1);
+    assertSent(4, sums(4), 0, 1, 1);
   }
 
   @Test
-  void manyAreRightWhoeverComesLate() {
-    int number = 500;
-    for (int late = 0; late < 2; late++) {
-      try (Ranks ranks = new Ranks(0, 1)) {
-        for (int rank = 0; rank < 2; rank++) {
-          int[] values = new int[number];
-          for (int i = 0; i < number; i++) {
-            values[i] = (rank + 1) * i;
+  void hostsWithSeveralRanksSendWhatAllHaveShown() {
+    Consumer<Ranks> both =
+        ranks -> {
+          for (int rank = 0; rank < 2; rank++) {
+            for (int i = 0; i < 3; i++) {
+              ranks.sum(rank, i);
+            }
+            ranks.streams.get(rank).query();
           }
-          ranks.in.get(rank).copyFrom(values);
+        };
+    assertSent(3, both, 0, 0, 1);
+    assertSent(3, both, 0, 0, 1, 1);
+    assertSent(6, both, 0, 0, 1, 2);
+  }
+
+  /** Two inputs to gather, two inputs together of each of two blocks, and a block for each rank. */
+  @Test
+  void hostsWithSeveralRanksSendOtherOperationsToo() {
+    assertSent(
+        2 + 2 + 2,
+        ranks -> {
+          for (int rank = 0; rank < 2; rank++) {
+            Communicator communicator = ranks.communicators.get(rank);
+            Stream stream = ranks.streams.get(rank);
+            DeviceBuffer in = ranks.in.get(rank);
+            DeviceBuffer out = ranks.out.get(rank);
+            communicator.allGather(in, out, 5, DataType.INT8, stream);
+            communicator.reduceScatter(in, out, 3, DataType.INT64, ReduceOp.MAX, stream);
+            communicator.allToAll(in, out, 7, DataType.FLOAT16, stream);
+            stream.query();
+          }
+        },
+        0,
+        0,
+        1,
+        1);
+  }
+
+  /** Rank 0's part of groups in which each of two ranks sends to the other one. */
+  private static Consumer<Ranks> exchanges(int number) {
+    return ranks -> {
+      for (int i = 0; i < number; i++) {
+        ranks.exchange(0, ranks.in.getFirst(), ranks.out.getFirst().slice((long) i * INT, INT), 1);
+      }
+    };
+  }
+
+  @Test
+  void messagesAreSentWhileOneIsAwaited() {
+    assertSent(6, exchanges(6), 0, 1);
+    assertSent(Wire.SLOTS, exchanges(3 * Wire.SLOTS), 0, 1);
+    // What is awaited may come from the same host.
+    assertSent(2, ranks -> ranks.ring(0, 3), 0, 1, 1, 0);
+  }
+
+  @Test
+  void messagesThatReadAReceivedOneWait() {
+    assertSent(
+        2,
+        ranks -> {
+          exchanges(2).accept(ranks);
+          DeviceBuffer out = ranks.out.getFirst();
+          ranks.exchange(0, out.slice(INT, INT), out.slice(2 * INT, INT), 1);
+          ranks.exchange(0, ranks.in.getFirst(), out.slice(3 * INT, INT), 1);
+        },
+        0,
+        1);
+  }
+
+  @Test
+  void messagesOvertakeOnlyMessages() {
+    assertSent(
+        1,
+        ranks -> {
+          exchanges(1).accept(ranks);
+          ranks.sum(0, 1);
+          exchanges(1).accept(ranks);
+        },
+        0,
+        1);
+  }
+
+  @ParameterizedTest
+  @MethodSource("layouts")
+  void manyMessagesAreRightWhoeverComesLate(List<Integer> hostOf) {
+    int nranks = hostOf.size();
+    for (int late = 0; late < nranks; late++) {
+      try (Ranks ranks = new Ranks(hostOf.stream().mapToInt(i -> i).toArray())) {
+        for (int rank = 0; rank < nranks; rank++) {
+          int scale = rank + 1;
+          ranks.in.get(rank).copyFrom(IntStream.range(0, NUMBER).map(i -> scale * i).toArray());
         }
-        for (int rank : new int[] {1 - late, late}) {
-          for (int i = 0; i < number; i++) {
-            long at = (long) i * INT;
-            ranks.sum(
-                rank, ranks.in.get(rank).slice(at, INT), ranks.out.get(rank).slice(at, INT), 1);
+        for (int i = 0; i < nranks; i++) {
+          int rank = (late + 1 + i) % nranks;
+          ranks.ring(rank, NUMBER);
+          ranks.streams.get(rank).query();
+        }
+        ranks.streams.forEach(Stream::synchronize);
+        for (int rank = 0; rank < nranks; rank++) {
+          int[] got = new int[NUMBER];
+          ranks.out.get(rank).copyTo(got);
+          int to = rank;
+          int[] wanted = IntStream.range(0, NUMBER).map(i -> passed(to, i, nranks)).toArray();
+          assertArrayEquals(wanted, got, "rank " + rank + ", late is " + late);
+        }
+      }
+    }
+  }
+
+  /** What a rank receives as the {@code i}-th message. */
+  private static int passed(int rank, int i, int nranks) {
+    int from = (rank - 1 + nranks) % nranks;
+    return i % 3 == 2 ? passed(from, i - 1, nranks) : (from + 1) * i;
+  }
+
+  /** Operations of several kinds, some of which read the result of the one before. */
+  @ParameterizedTest
+  @MethodSource("layouts")
+  void manyAreRightWhoeverComesLate(List<Integer> hostOf) {
+    assertManyAreRight(hostOf, 1, NUMBER);
+    assertManyAreRight(hostOf, 1024, 40);
+  }
+
+  private static void assertManyAreRight(List<Integer> hostOf, int count, int number) {
+    int nranks = hostOf.size();
+    int each = nranks * count;
+    for (int late = 0; late < nranks; late++) {
+      try (Ranks ranks = new Ranks(hostOf.stream().mapToInt(i -> i).toArray())) {
+        int[][] in = new int[nranks][number * each];
+        for (int rank = 0; rank < nranks; rank++) {
+          for (int i = 0; i < number * each; i++) {
+            in[rank][i] = (rank + 1) * i;
+          }
+          ranks.in.get(rank).copyFrom(in[rank]);
+        }
+        for (int i = 0; i < nranks; i++) {
+          int rank = (late + 1 + i) % nranks;
+          for (int call = 0; call < number; call++) {
+            callOne(ranks, rank, call, count);
           }
           ranks.streams.get(rank).query();
         }
         ranks.streams.forEach(Stream::synchronize);
-        for (int rank = 0; rank < 2; rank++) {
-          int[] got = new int[number];
-          int[] wanted = new int[number];
+        for (int rank = 0; rank < nranks; rank++) {
+          int[] got = new int[number * each];
           ranks.out.get(rank).copyTo(got);
-          for (int i = 0; i < number; i++) {
-            wanted[i] = 3 * i;
+          int[] wanted = new int[number * each];
+          for (int call = 0; call < number; call++) {
+            putResult(in, rank, call, count, wanted);
           }
-          assertArrayEquals(wanted, got, "rank " + rank);
+          assertArrayEquals(wanted, got, "rank " + rank + ", late is " + late);
+        }
+      }
+    }
+  }
+
+  static List<List<Integer>> layouts() {
+    return List.of(
+        List.of(0, 1),
+        List.of(0, 0, 1, 1),
+        List.of(0, 1, 0),
+        List.of(0, 0, 1),
+        List.of(0, 1, 1, 2),
+        List.of(0, 0, 0, 1, 1, 1));
+  }
+
+  private static void callOne(Ranks ranks, int rank, int call, int count) {
+    Communicator own = ranks.communicators.get(rank);
+    Stream stream = ranks.streams.get(rank);
+    long bytes = (long) ranks.streams.size() * count * INT;
+    DeviceBuffer out = ranks.out.get(rank);
+    DeviceBuffer from = ranks.in.get(rank).slice(call * bytes, bytes);
+    DeviceBuffer to = out.slice(call * bytes, bytes);
+    switch (call % 5) {
+      case 0 -> own.allReduce(from, to, count, DataType.INT32, ReduceOp.SUM, stream);
+      case 1 -> own.allGather(from, to, count, DataType.INT32, stream);
+      case 2 -> {
+        DeviceBuffer before = out.slice((call - 1) * bytes, (long) count * INT);
+        own.allGather(before, to, count, DataType.INT32, stream);
+      }
+      case 3 -> own.allToAll(from, to, count, DataType.INT32, stream);
+      default -> own.reduceScatter(from, to, count, DataType.INT32, ReduceOp.SUM, stream);
+    }
+  }
+
+  private static void putResult(int[][] in, int rank, int call, int count, int[] results) {
+    int nranks = in.length;
+    int start = call * nranks * count;
+    for (int k = 0; k < nranks; k++) {
+      for (int i = 0; i < count; i++) {
+        int at = start + i;
+        int to = at + k * count;
+        switch (call % 5) {
+          case 0 -> results[at] += in[k][at];
+          case 1 -> results[to] = in[k][at];
+          // All have the same.
+          case 2 -> results[to] = results[at - nranks * count];
+          case 3 -> results[to] = in[k][at + rank * count];
+          default -> results[at] += in[k][at + rank * count];
         }
       }
     }
@@ -440,23 +639,30 @@ class EarlySendTest {
   /**
    * The peer hears of the difference before it comes to it: what lies before is done all the same.
    */
-  @Test
-  void whatLiesBeforeAContradictionIsDone() {
-    try (Ranks ranks = new Ranks(0, 1)) {
-      for (int rank = 0; rank < 2; rank++) {
+  @ParameterizedTest
+  @CsvSource({"2", "4"})
+  void whatLiesBeforeAContradictionIsDone(int nranks) throws InterruptedException {
+    int[] hostOf = IntStream.range(0, nranks).map(rank -> rank / (nranks / 2)).toArray();
+    int sum = nranks * (nranks + 1) / 2;
+    try (Ranks ranks = new Ranks(hostOf)) {
+      for (int rank = 0; rank < nranks; rank++) {
         ranks.in.get(rank).copyFrom(new int[] {rank + 1});
         for (int i = 0; i < 5; i++) {
           ranks.sum(rank, i);
         }
-        ranks.sum(rank, ranks.in.get(rank), ranks.out.get(rank).slice(64, 64), 1 + rank);
+        DeviceBuffer to = ranks.out.get(rank).slice(64, 64);
+        ranks.sum(rank, ranks.in.get(rank), to, 1 + hostOf[rank]);
       }
-      for (int rank = 0; rank < 2; rank++) {
+      for (int rank = 0; rank < nranks; rank++) {
         Stream stream = ranks.streams.get(rank);
         MismatchException e = assertThrows(MismatchException.class, stream::synchronize);
         assertTrue(e.getMessage().contains("#6"), e::getMessage);
+      }
+      for (int rank = 0; rank < nranks; rank++) {
+        assertTrue(ranks.out.get(rank).awaitQuiet(PATIENCE));
         int[] got = new int[5];
         ranks.out.get(rank).copyTo(got);
-        assertArrayEquals(new int[] {3, 3, 3, 3, 3}, got, "rank " + rank);
+        assertArrayEquals(new int[] {sum, sum, sum, sum, sum}, got, "rank " + rank);
       }
     }
   }

@@ -190,24 +190,27 @@ public final class CollectiveEngine extends Padded {
    * @return false if that must wait
    */
   boolean postEarly(EngineWork w, boolean first) {
-    if (outside != null) {
-      return accord.isGood() && outside.sendEarly(w, first);
+    if (outside != null && nranks == 1) {
+      return accord.isGood() && outside.sendEarly(w, this, first);
     }
     if (!accord.isGood()
         || first && (w.stage != EngineWork.QUEUED || completed() + 1 != w.seq)
         || w.seq > safeUntil && !refreshSafeUntil(w)) {
       return false;
     }
-    w.lowLatency = true;
-    w.shared = tuning.shares(w.operation, payload(w));
+    w.lowLatency = outside == null;
+    w.shared = w.lowLatency && tuning.shares(w.operation, payload(w));
     post(w);
     w.stage = EngineWork.POSTED;
     return true;
   }
 
-  /** Looks once whether all peers have posted a low-latency work that was posted itself. */
+  /**
+   * Looks once whether all peers have posted a work that was posted early. If so, it can be
+   * finished, or what this host's ranks have shown is sent to other hosts.
+   */
   boolean look(EngineWork w) {
-    if (outside != null || w.stage != EngineWork.POSTED) {
+    if (w.stage != EngineWork.POSTED) {
       return true;
     }
     long expected = word(w);
@@ -216,8 +219,22 @@ public final class CollectiveEngine extends Padded {
         return false;
       }
     }
+    if (outside != null) {
+      return areAllShared(w)
+          && accord.isGoodForAll()
+          && outside.sendEarly(w, this, completed() + 1 == w.seq);
+    }
     w.stage = EngineWork.SHOWN;
     return true;
+  }
+
+  /** Whether this rank finds the buffers that all ranks of this host have shown in their heaps. */
+  private boolean areAllShared(EngineWork w) {
+    int flags = 0;
+    for (int k = 0; k < nranks; k++) {
+      flags |= (int) control.getPlain(slot(k, w.seq) + Layout.FLAGS);
+    }
+    return flags == 0;
   }
 
   /**
@@ -225,7 +242,11 @@ public final class CollectiveEngine extends Padded {
    * shown before its turn.
    */
   boolean canPostEarly(EngineWork w) {
-    return outside == null ? nranks > 1 && isLowLatency(w) : outside.canSendEarly(w);
+    return outside == null
+        ? nranks > 1 && isLowLatency(w)
+        : (nranks == 1 || !w.operation.varies())
+            && w.count <= mover.pieceLength(w)
+            && outside.canSendEarly(w);
   }
 
   private int stepDirect(EngineWork w, @Nullable EngineWork behind) {
@@ -776,6 +797,18 @@ public final class CollectiveEngine extends Padded {
   /** Moves what goes from one rank of this host to another; see {@link Step}. */
   public int moveHere(EngineWork w) {
     return mover.move(w);
+  }
+
+  /** Where the input lies that the rank at a place has shown of a work before its turn. */
+  public MemorySegment shown(EngineWork w, int k) {
+    return k == place ? w.sendBuffer().segment() : view.heapOf(here[k]);
+  }
+
+  /** See {@link #shown}, in bytes. */
+  public long shownOffset(EngineWork w, int k) {
+    return k == place
+        ? w.sendBuffer().offset()
+        : control.getPlain(slot(k, w.seq) + Layout.IN_OFFSET);
   }
 
   /** Where the input of the rank at a place begins, or the current piece of it. */

@@ -109,22 +109,34 @@ public abstract class Outside {
   protected abstract boolean canSendEarly(EngineWork work);
 
   /**
-   * Sends the data of such a collective before its first step. It may leave later, when a work
-   * takes a step.
+   * Sends the data of such a collective before its first step, when all ranks of this host have
+   * shown it; see {@link CollectiveEngine#shown}. It may leave later, with the next step or {@link
+   * #flush}.
    *
    * @param first whether all that is before it in the queue is done
    * @return false if that must wait: what is before it may have to be sent first
    */
-  protected abstract boolean sendEarly(EngineWork work, boolean first);
+  protected abstract boolean sendEarly(EngineWork work, CollectiveEngine engine, boolean first);
+
+  /** Lets leave what was sent, if the work that the caller drives must wait. */
+  public abstract void flush();
 
   /**
    * Gets on with a send to, or a receive from, a rank of another host.
    *
-   * @param isFollowed whether the caller takes a step of another one as soon as this one is done,
-   *     so that their data may leave together
+   * @param isFollowed whether the caller takes a step of another message as soon as this one is
+   *     done, so that their data may leave together; that step, or {@link #flush}, lets it leave
    * @return see {@link Step}
    */
   public abstract int step(EngineWork work, boolean isFollowed);
+
+  /**
+   * Sends a small message to a rank of another host before its first step. It may leave later, with
+   * the next step or {@link #flush}.
+   *
+   * @return false if that must wait
+   */
+  public abstract boolean sendEarly(EngineWork message);
 
   /** The rank has failed or leaves: tells the other hosts. Any thread. */
   public abstract void tell();

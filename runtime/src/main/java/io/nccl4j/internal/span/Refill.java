@@ -1,0 +1,46 @@
+package io.nccl4j.internal.span;
+
+/**
+ * When small transfers of a lane are sent although their receives may not have begun: until there
+ * is no room left, and again when the peer has begun half of them. So many leave together.
+ *
+ * <p>By the owner of the port.
+ */
+final class Refill {
+  private final Wire wire;
+  private final int lane;
+  private boolean isUnderWay;
+
+  Refill(Wire wire, int lane) {
+    this.wire = wire;
+    this.lane = lane;
+  }
+
+  /**
+   * Whether transfers begin now.
+   *
+   * @param peers to which they go
+   * @param number how many go to each of them
+   * @param bytes of each
+   * @param first whether their turn has come
+   */
+  boolean begins(int[] peers, int number, long bytes, boolean first) {
+    for (int k : peers) {
+      if (!wire.canSendAtOnce(k, lane, number, bytes)) {
+        isUnderWay = false;
+        return false;
+      }
+    }
+    isUnderWay = isUnderWay || first || areHalfBegun(peers);
+    return isUnderWay;
+  }
+
+  private boolean areHalfBegun(int[] peers) {
+    for (int k : peers) {
+      if (wire.ahead(k, lane) > Wire.SLOTS / 2) {
+        return false;
+      }
+    }
+    return true;
+  }
+}
