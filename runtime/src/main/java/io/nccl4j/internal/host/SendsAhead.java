@@ -6,8 +6,8 @@ import io.nccl4j.internal.operation.Operation;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Small sends to other hosts that leave before their turn, while a message before them in the queue
- * is waited for: those of memory that none of these messages writes.
+ * Lets small sends to other hosts leave before their turn, while a message before them in the queue
+ * is awaited: those whose data none of the messages before them writes.
  *
  * <p>By the owner of the queue.
  */

@@ -204,7 +204,7 @@ public final class Span extends Outside {
     boolean all = isCarried(w);
     CarriedExchange leading = all ? carried : null;
     wire.call(w);
-    check();
+    check(w);
     if (contradictions.isOpen()) {
       // It goes no further: the peer's answer, or its silence, ends the operation.
       return poll(w);
@@ -224,7 +224,7 @@ public final class Span extends Outside {
         result = result == Step.BLOCKED ? Step.MOVED : result;
       }
     }
-    check();
+    check(w);
     return result;
   }
 
@@ -297,7 +297,7 @@ public final class Span extends Outside {
   }
 
   private int stepOwned(EngineWork w) {
-    check();
+    check(w);
     w.blockedOn = w.root;
     if (isNew(w) && beginMessage(w) && isLargeSend(w)) {
       // It takes long: the receives of its group ask for their data first.
@@ -310,7 +310,7 @@ public final class Span extends Outside {
     if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
       result = Step.DONE;
     }
-    check();
+    check(w);
     return result;
   }
 
@@ -372,7 +372,7 @@ public final class Span extends Outside {
     int peer = contradictions.isOpen() ? contradictions.suspect() : w.blockedOn;
     boolean waits = peer >= 0 && isElsewhere(peer);
     if (cell.poll(waits ? peer : Port.ANY) > 0) {
-      check();
+      check(w);
       return Step.MOVED;
     }
     w.blockedOn = peer;
@@ -383,8 +383,8 @@ public final class Span extends Outside {
           // What it sent before it ended may say why.
           return Step.MOVED;
         }
-        check();
-        throw lost(peer, ended);
+        check(w);
+        throw lost(peer, ended, w);
       }
     }
     return Step.BLOCKED;
@@ -425,16 +425,20 @@ public final class Span extends Outside {
 
   // ---- failure
 
-  private void check() {
+  private void check(EngineWork w) {
     settle();
-    lookForLost();
+    lookForLost(w);
     if (found != null) {
       throw Failures.again(found);
     }
   }
 
-  /** Whether one has been lost since the last look. */
-  private boolean lookForLost() {
+  /**
+   * Whether one has been lost since the last look.
+   *
+   * @param w the operation that looks, if one does
+   */
+  private boolean lookForLost(@Nullable EngineWork w) {
     if (contradictions.isOpen()) {
       return false;
     }
@@ -451,7 +455,7 @@ public final class Span extends Outside {
     for (int k = 0; k < hosts.nranks() && found == null; k++) {
       String ended = isElsewhere(k) ? port.error(k) : null;
       if (ended != null) {
-        found = lost(k, ended);
+        found = lost(k, ended, w);
       }
     }
     return found != null;
@@ -470,10 +474,13 @@ public final class Span extends Outside {
     }
   }
 
-  private PeerFailedException lost(int k, String why) {
+  private PeerFailedException lost(int k, String why, @Nullable EngineWork w) {
+    String rank = "rank " + k;
     return new PeerFailedException(
         k,
-        "rank " + k + " of " + wording.name() + ", on another host, is gone: " + why,
+        (w == null ? rank + " of " + wording.name() : w.describe() + ": " + rank)
+            + ", on another host, is gone: "
+            + why,
         "see that rank's message; close this communicator");
   }
 
@@ -560,7 +567,7 @@ public final class Span extends Outside {
     if (!isClosed && !isAsking) {
       boolean wasKnown = found != null;
       settle();
-      boolean ignored = lookForLost();
+      boolean ignored = lookForLost(null);
       if (found != null && !wasKnown) {
         // Other ranks of this host may wait for that one even if this rank does not.
         own.failUnlessClosed(found);

@@ -210,6 +210,11 @@ public final class Lookahead extends Padded {
   }
 
   private static boolean look(@Nullable EngineWork work, @Nullable CollectiveEngine engine) {
-    return work != null && engine != null && engine.look(work);
+    try {
+      return work != null && engine != null && engine.look(work);
+    } catch (NcclException | IllegalStateException | IndexOutOfBoundsException e) {
+      // Where a peer says that its buffer lies, there may be none; see show.
+      return false;
+    }
   }
 }
