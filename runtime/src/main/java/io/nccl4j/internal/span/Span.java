@@ -51,7 +51,7 @@ public final class Span extends Outside {
   private static final long ASKING_NANOS = 50_000;
 
   /** Most bytes of a message that is sent early: the receiver keeps it, and copies it once more. */
-  private static final int EARLY_BYTES = 8 << 10;
+  private static final int EARLY_MESSAGE_BYTES = 8 << 10;
 
   private final Hosts hosts;
   private final int rank;
@@ -331,7 +331,9 @@ public final class Span extends Outside {
   private boolean beginEarly(EngineWork w) {
     long bytes = w.count * w.type.byteSize();
     receiver[0] = w.root;
-    return bytes <= EARLY_BYTES && messages.begins(receiver, 1, bytes, false) && beginMessage(w);
+    return bytes <= EARLY_MESSAGE_BYTES
+        && messages.begins(receiver, 1, bytes, false)
+        && beginMessage(w);
   }
 
   private boolean isLargeSend(EngineWork w) {
