@@ -81,16 +81,11 @@ final class SendsAhead {
     }
     for (long i = head; i < entry; i++) {
       for (HostWork work = plan(i); work != null; work = (HostWork) work.next) {
-        if (work.recv != null && overlap(from, work.recvBuffer())) {
+        if (work.writes(from)) {
           return false;
         }
       }
     }
     return true;
-  }
-
-  private static boolean overlap(HostBuffer one, HostBuffer other) {
-    return one.address() < other.address() + other.byteSize()
-        && other.address() < one.address() + one.byteSize();
   }
 }

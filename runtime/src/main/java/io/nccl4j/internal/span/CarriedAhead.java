@@ -4,7 +4,7 @@ import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
 import java.util.stream.IntStream;
 
-/** Sends, before its turn, what this rank carries of a small collective for all of its host. */
+/** Sends what this rank carries of a small collective, for all of its host, before its turn. */
 final class CarriedAhead implements EarlySender {
   private final Wire wire;
   private final Hosts hosts;

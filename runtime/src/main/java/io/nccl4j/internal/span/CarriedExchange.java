@@ -33,7 +33,6 @@ final class CarriedExchange {
   private final ScalarExchange scalars;
 
   private final Packed packed;
-
   private final CarriedAhead ahead;
 
   /** For each window: inputs of other hosts, or a carry that came and one that goes. */
@@ -113,7 +112,7 @@ final class CarriedExchange {
     return plan.isOut() && finished == issued ? Step.DONE : moved ? Step.MOVED : Step.BLOCKED;
   }
 
-  /** What sends before its turn what this carries. */
+  /** Sends the data of such collectives before their turn. */
   EarlySender ahead() {
     return ahead;
   }

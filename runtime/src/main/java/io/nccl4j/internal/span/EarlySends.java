@@ -7,8 +7,8 @@ import io.nccl4j.internal.operation.Shape;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Which collectives' data is sent before their turn, and when: that of small ones, which take one
- * window for each block, however many hosts there are.
+ * Decides which collectives' data is sent before their turn, and when. It is that of small ones,
+ * which take one window for each block, however many hosts there are.
  *
  * <p>By the owner of the port.
  */
@@ -29,9 +29,9 @@ final class EarlySends {
   }
 
   /**
-   * As {@link io.nccl4j.internal.host.engine.Outside#canSendEarly}.
+   * See {@link io.nccl4j.internal.host.engine.Outside#canSendEarly}.
    *
-   * @param transfers how many go to one rank at most
+   * @param transfers how many transfers go to one rank at most
    */
   static boolean canSend(EngineWork w, int transfers) {
     Shape sent = w.operation.sent();
@@ -43,7 +43,7 @@ final class EarlySends {
   }
 
   /**
-   * As {@link io.nccl4j.internal.host.engine.Outside#sendEarly}.
+   * See {@link io.nccl4j.internal.host.engine.Outside#sendEarly}.
    *
    * @param sender null if nothing leaves here
    */

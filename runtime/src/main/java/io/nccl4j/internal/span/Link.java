@@ -128,7 +128,7 @@ final class Link {
     return canKeep(t.seq, keptBytes(t));
   }
 
-  /** Whether the next sends leave at once if they are small ones of so many bytes each. */
+  /** Whether the next sends, small ones of this many bytes each, would leave at once. */
   boolean canSendAtOnce(int number, long bytes) {
     for (int i = 1; i <= number; i++) {
       if (send(sent + i).state != Transfer.IDLE) {

@@ -1,8 +1,9 @@
 package io.nccl4j.internal.span;
 
 /**
- * When small transfers of a lane are sent although their receives may not have begun: until there
- * is no room left, and again when the peer has begun half of them. So many leave together.
+ * Decides when small transfers of a lane are sent ahead of their receives: until the peers have no
+ * room left, and again when they have begun half of those receives. So many transfers leave
+ * together.
  *
  * <p>By the owner of the port.
  */
@@ -17,11 +18,11 @@ final class Refill {
   }
 
   /**
-   * Whether transfers begin now.
+   * Returns whether transfers are sent now.
    *
-   * @param peers to which they go
+   * @param peers the ranks to which they go
    * @param number how many go to each of them
-   * @param bytes of each
+   * @param bytes the size of each
    * @param first whether their turn has come
    */
   boolean begins(int[] peers, int number, long bytes, boolean first) {

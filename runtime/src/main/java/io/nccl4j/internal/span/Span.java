@@ -408,7 +408,7 @@ public final class Span extends Outside {
   }
 
   /**
-   * Ends a step of an operation.
+   * Gives the port back after a step of an operation.
    *
    * @param together whether the next operation takes a step at once, and its data leaves with it
    */

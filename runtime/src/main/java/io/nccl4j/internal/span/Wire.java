@@ -216,7 +216,7 @@ final class Wire implements Port.Landing {
     return link.send(link.sent + 1).state == Transfer.IDLE;
   }
 
-  /** Whether so many small ones, of so many bytes each, would leave at once. */
+  /** Whether this number of small sends, of this many bytes each, would leave at once. */
   boolean canSendAtOnce(int peer, int lane, int number, long bytes) {
     return link(peer, lane).canSendAtOnce(number, bytes);
   }

@@ -220,7 +220,7 @@ public final class CollectiveEngine extends Padded {
       }
     }
     if (outside != null) {
-      return areAllShared(w)
+      return flags(w) == 0
           && accord.isGoodForAll()
           && outside.sendEarly(w, this, completed() + 1 == w.seq);
     }
@@ -228,13 +228,13 @@ public final class CollectiveEngine extends Padded {
     return true;
   }
 
-  /** Whether this rank finds the buffers that all ranks of this host have shown in their heaps. */
-  private boolean areAllShared(EngineWork w) {
+  /** What all ranks of this host have shown of their buffers: 0 if those lie in their heaps. */
+  private int flags(EngineWork w) {
     int flags = 0;
     for (int k = 0; k < nranks; k++) {
       flags |= (int) control.getPlain(slot(k, w.seq) + Layout.FLAGS);
     }
-    return flags == 0;
+    return flags;
   }
 
   /**
@@ -718,16 +718,14 @@ public final class CollectiveEngine extends Padded {
   // ---- direct and staged
 
   private void resolve(EngineWork w) {
-    int flags = 0;
     long longest = 0;
     for (int k = 0; k < nranks; k++) {
       long slot = slot(k, w.seq);
-      flags |= (int) control.getPlain(slot + Layout.FLAGS);
       longest = Math.max(longest, control.getPlain(slot + Layout.LONGEST));
       scalars[k] = control.getPlain(slot + Layout.SCALAR);
     }
     w.longest = longest;
-    w.staged = tuning.isStaged() || flags != 0 && view.spansProcesses;
+    w.staged = tuning.isStaged() || view.spansProcesses && flags(w) != 0;
     w.piece = 0;
     w.pieceLength = w.staged ? mover.pieceLength(w) : Long.MAX_VALUE;
     for (int k = 0; k < nranks; k++) {

@@ -97,4 +97,9 @@ public abstract class EngineWork extends Work {
   public HostBuffer recvBuffer() {
     return (HostBuffer) Objects.requireNonNull(recv);
   }
+
+  /** Whether its result lies in a part of a buffer. */
+  public boolean writes(HostBuffer buffer) {
+    return recv != null && recvBuffer().overlaps(buffer);
+  }
 }

@@ -121,20 +121,12 @@ public final class Lookahead extends Padded {
     if (begin < high && low < end) {
       for (long other = entry - 1; other >= earliest; other--) {
         EngineWork writer = works[(int) other & mask];
-        if (writer != null && writes(writer, begin, end)) {
+        if (writer != null && writer.writes(from)) {
           return other + 1;
         }
       }
     }
     return earliest;
-  }
-
-  private static boolean writes(EngineWork writer, long begin, long end) {
-    if (writer.recv == null) {
-      return false;
-    }
-    HostBuffer to = writer.recvBuffer();
-    return begin < to.address() + to.byteSize() && to.address() < end;
   }
 
   // ---- showing
@@ -213,7 +205,7 @@ public final class Lookahead extends Padded {
     try {
       return work != null && engine != null && engine.look(work);
     } catch (NcclException | IllegalStateException | IndexOutOfBoundsException e) {
-      // Where a peer says that its buffer lies, there may be none; see show.
+      // A peer may have shown an address where there is no buffer: the work's own step finds out.
       return false;
     }
   }

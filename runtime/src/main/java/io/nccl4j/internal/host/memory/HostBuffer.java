@@ -158,6 +158,12 @@ public final class HostBuffer implements BackendBuffer {
     return bytes;
   }
 
+  /** Whether it has bytes in common with another buffer, by their addresses. */
+  public boolean overlaps(HostBuffer other) {
+    return address() < other.address() + other.byteSize()
+        && other.address() < address() + byteSize();
+  }
+
   @Override
   public DeviceBuffer slice(long byteOffset, long byteSize) {
     requireSlice(byteOffset, byteSize);
