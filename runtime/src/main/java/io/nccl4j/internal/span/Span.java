@@ -2,8 +2,6 @@ package io.nccl4j.internal.span;
 
 import io.nccl4j.CommunicatorHosts;
 import io.nccl4j.InternalErrorException;
-import io.nccl4j.NcclException;
-import io.nccl4j.PeerFailedException;
 import io.nccl4j.internal.host.engine.CollectiveEngine;
 import io.nccl4j.internal.host.engine.EngineWork;
 import io.nccl4j.internal.host.engine.Outside;
@@ -20,15 +18,11 @@ import io.nccl4j.internal.operation.Operation;
 import io.nccl4j.internal.operation.Party;
 import io.nccl4j.internal.operation.Shape;
 import io.nccl4j.internal.schedule.Wording;
-import io.nccl4j.internal.spi.Failures;
 import io.nccl4j.internal.spi.MemoryBook;
 import io.nccl4j.memory.MemoryPurpose;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
@@ -45,9 +39,6 @@ public final class Span extends Outside {
   private static final NetworkDaemon DAEMON = new NetworkDaemon(Span::hopeless);
   private static final long FAREWELL_NANOS = 200_000_000;
 
-  /** A connection that breaks may lose what its peer said last: others of its host say it, too. */
-  private static final long REASON_NANOS = 100_000_000;
-
   private static final long ASKING_NANOS = 50_000;
 
   /** Most bytes of a message that is sent early: the receiver keeps it, and copies it once more. */
@@ -61,6 +52,8 @@ public final class Span extends Outside {
   private final PortCell cell;
   private final Port port;
   private final Wire wire;
+  private final Faults faults;
+  private final News news;
   private final PairExchange pairs;
   private final EarlySends early;
   private final Refill messages;
@@ -70,39 +63,15 @@ public final class Span extends Outside {
   @SuppressWarnings("NullAway.Init") // by begin
   private MemoryBook.Account account;
 
-  @SuppressWarnings("NullAway.Init") // by begin
-  private Wording wording;
-
-  @SuppressWarnings("NullAway.Init") // by begin
-  private Own own;
-
-  @SuppressWarnings("NullAway.Init") // by begin
-  private Contradictions contradictions;
-
   private @Nullable CarriedExchange carried;
 
   /** The thread that owns the port in a call of this class. */
   private volatile @Nullable Thread owner;
 
-  /** Whether something of this rank is news for the others. */
-  private volatile boolean untold;
-
   private volatile boolean isClosed;
-
-  /** How often each host's leader has told news since it was asked. */
-  private final AtomicIntegerArray heard;
-
-  private volatile boolean hasAsked;
 
   /** A rank that asks is about to fail: its own reason says more than who is gone by now. */
   private volatile boolean isAsking;
-
-  // By the owner.
-  private @Nullable NcclException found;
-  private int failures;
-
-  /** When a peer was lost that nobody was told of yet; 0 if there is none. */
-  private long lostAt;
 
   /**
    * A rank's way to the others.
@@ -126,9 +95,10 @@ public final class Span extends Outside {
         port.addPeer(k, addresses.get(k));
       }
     }
-    wire = new Wire(port, nranks, this::memory, new Events());
+    faults = new Faults(port, hosts, rank);
+    news = new News(hosts, host, port, faults);
+    wire = new Wire(port, nranks, this::memory, faults, news);
     cell = new PortCell(port, wire, this::atEnd);
-    heard = new AtomicIntegerArray(hosts.count());
     early = new EarlySends(wire);
     messages = new Refill(wire, Wire.MESSAGES);
     pairs = new PairExchange(this, wire, early, hosts, rank);
@@ -137,9 +107,8 @@ public final class Span extends Outside {
   @Override
   public void begin(MemoryBook.Account from, Wording words, Own of) {
     account = from;
-    wording = words;
-    own = of;
-    contradictions = new Contradictions(wire, own, wording, rank, hosts.nranks());
+    faults.begin(wire, cell, of, words);
+    news.begin(wire, of);
     if (hosts.place(rank) < WindowPlan.mostRails(hosts)) {
       carried = new CarriedExchange(this, wire, early, hosts, rank);
     }
@@ -204,8 +173,8 @@ public final class Span extends Outside {
     boolean all = isCarried(w);
     CarriedExchange leading = all ? carried : null;
     wire.call(w);
-    check(w);
-    if (contradictions.isOpen()) {
+    faults.check(w);
+    if (faults.isSuspicious()) {
       // It goes no further: the peer's answer, or its silence, ends the operation.
       return poll(w);
     }
@@ -219,12 +188,12 @@ public final class Span extends Outside {
     int result = step(w, engine, leading);
     if (result == Step.BLOCKED) {
       result = poll(w);
-      if (result == Step.MOVED && !contradictions.isOpen()) {
+      if (result == Step.MOVED && !faults.isSuspicious()) {
         result = step(w, engine, leading);
         result = result == Step.BLOCKED ? Step.MOVED : result;
       }
     }
-    check(w);
+    faults.check(w);
     return result;
   }
 
@@ -260,7 +229,7 @@ public final class Span extends Outside {
       return false;
     }
     try {
-      return found == null && !contradictions.isOpen() && early.send(w, engine, sender(w), first);
+      return faults.areNone() && early.send(w, engine, sender(w), first);
     } finally {
       disownUnflushed();
     }
@@ -297,7 +266,7 @@ public final class Span extends Outside {
   }
 
   private int stepOwned(EngineWork w) {
-    check(w);
+    faults.check(w);
     w.blockedOn = w.root;
     if (isNew(w) && beginMessage(w) && isLargeSend(w)) {
       // It takes long: the receives of its group ask for their data first.
@@ -310,7 +279,7 @@ public final class Span extends Outside {
     if (isUnderWay(w) && wire.isDone(wire.at(transfer(w)))) {
       result = Step.DONE;
     }
-    check(w);
+    faults.check(w);
     return result;
   }
 
@@ -321,7 +290,7 @@ public final class Span extends Outside {
     }
     boolean isSent = false;
     try {
-      isSent = found == null && !contradictions.isOpen() && isNext(message) && beginEarly(message);
+      isSent = faults.areNone() && isNext(message) && beginEarly(message);
       return isSent;
     } finally {
       disown(isSent);
@@ -371,25 +340,14 @@ public final class Span extends Outside {
 
   /** Sends what is ready and takes what has arrived: {@link Step#MOVED} if anything has. */
   private int poll(EngineWork w) {
-    int peer = contradictions.isOpen() ? contradictions.suspect() : w.blockedOn;
+    int peer = faults.isSuspicious() ? faults.suspect() : w.blockedOn;
     boolean waits = peer >= 0 && isElsewhere(peer);
     if (cell.poll(waits ? peer : Port.ANY) > 0) {
-      check(w);
+      faults.check(w);
       return Step.MOVED;
     }
     w.blockedOn = peer;
-    if (waits) {
-      String ended = port.error(peer);
-      if (ended != null && lostAt == 0 && !contradictions.isOpen()) {
-        if (cell.poll() > 0) {
-          // What it sent before it ended may say why.
-          return Step.MOVED;
-        }
-        check(w);
-        throw lost(peer, ended, w);
-      }
-    }
-    return Step.BLOCKED;
+    return waits && faults.takeLast(peer, w) ? Step.MOVED : Step.BLOCKED;
   }
 
   // ---- whose the port is
@@ -427,138 +385,9 @@ public final class Span extends Outside {
 
   // ---- failure
 
-  private void check(EngineWork w) {
-    settle();
-    lookForLost(w);
-    if (found != null) {
-      throw Failures.again(found);
-    }
-  }
-
-  /**
-   * Whether one has been lost since the last look.
-   *
-   * @param w the operation that looks, if one does
-   */
-  private boolean lookForLost(@Nullable EngineWork w) {
-    if (contradictions.isOpen()) {
-      return false;
-    }
-    if (port.failures() != failures) {
-      failures = port.failures();
-      lostAt = System.nanoTime() | 1;
-    }
-    if (lostAt == 0 || System.nanoTime() - lostAt < REASON_NANOS) {
-      return false;
-    }
-    lostAt = 0;
-    // What they sent before they ended may say why.
-    int ignored = cell.poll();
-    for (int k = 0; k < hosts.nranks() && found == null; k++) {
-      String ended = isElsewhere(k) ? port.error(k) : null;
-      if (ended != null) {
-        found = lost(k, ended, w);
-      }
-    }
-    return found != null;
-  }
-
-  /** Nobody waits long for a peer to say where a contradiction began. */
-  private void settle() {
-    if (contradictions.isOpen()) {
-      boolean isGone = port.error(contradictions.suspect()) != null;
-      if (isGone) {
-        // The answer may be in what it sent before it ended.
-        int ignored = cell.poll();
-      }
-      NcclException end = contradictions.unanswered(isGone);
-      found = end == null ? found : end;
-    }
-  }
-
-  private PeerFailedException lost(int k, String why, @Nullable EngineWork w) {
-    String rank = "rank " + k;
-    return new PeerFailedException(
-        k,
-        (w == null ? rank + " of " + wording.name() : w.describe() + ": " + rank)
-            + ", on another host, is gone: "
-            + why,
-        "see that rank's message; close this communicator");
-  }
-
-  /** What the wire finds while it belongs to this thread, or to the daemon. */
-  private final class Events implements Wire.Listener {
-    private void found(NcclException e) {
-      if (found == null) {
-        found = e;
-        // Perhaps nobody takes a step who would throw it.
-        own.failUnlessClosed(e);
-      }
-    }
-
-    @Override
-    public void contradiction(Transfer own, Wire.Header theirs) {
-      if (own.link.lane == Wire.MESSAGES || own.word == theirs.word()) {
-        found(contradictions.of(own, theirs));
-      } else {
-        contradiction(own.call, own.link.peer, theirs);
-      }
-    }
-
-    @Override
-    public void contradiction(long call, int peer, Wire.Header theirs) {
-      if (found == null) {
-        contradictions.notice(call, peer, theirs);
-      }
-    }
-
-    @Override
-    public long[] counts(long call) {
-      return contradictions.counts(call);
-    }
-
-    @Override
-    public void difference(int peer, Wire.Difference theirs) {
-      NcclException end = contradictions.answered(peer, theirs);
-      if (end != null) {
-        found(end);
-      }
-    }
-
-    @Override
-    public void news(int peer, int of, MemorySegment news, long offset) {
-      if (of < 0 || of >= hosts.nranks() || hosts.of(of) != hosts.of(peer)) {
-        nonsense(peer, "news of rank " + of);
-        return;
-      }
-      own.hear(of, news, offset);
-      if (peer == hosts.leader(hosts.of(of))) {
-        heard.incrementAndGet(hosts.of(of));
-      }
-    }
-
-    @Override
-    public void question(int peer) {
-      MemorySegment news = Arena.ofAuto().allocate(NEWS_BYTES);
-      for (int i = 0; i < hosts.size(host); i++) {
-        own.say(hosts.rank(host, i), news, 0);
-        wire.tell(peer, hosts.rank(host, i), news);
-      }
-    }
-
-    @Override
-    public void nonsense(int peer, String what) {
-      found(
-          new PeerFailedException(
-              peer,
-              "rank " + peer + " of " + wording.name() + " sent " + what,
-              "check what that rank's process runs: nccl4j never does this"));
-    }
-  }
-
   @Override
   public void tell() {
-    untold = true;
+    news.add();
     if (owner != Thread.currentThread() && tryOwn()) {
       disown();
     }
@@ -566,43 +395,13 @@ public final class Span extends Outside {
 
   /** What every owner does last, including the daemon. */
   private void atEnd() {
-    if (!isClosed && !isAsking) {
-      boolean wasKnown = found != null;
-      settle();
-      boolean ignored = lookForLost(null);
-      if (found != null && !wasKnown) {
-        // Other ranks of this host may wait for that one even if this rank does not.
-        own.failUnlessClosed(found);
-      }
-    }
-    tellOthers();
-  }
-
-  /**
-   * Tells the others that ranks of this host have failed. This rank may have failed because another
-   * one of its host did, whose own news may come later; ranks that have a connection to this one
-   * hear of both before they see the port closed.
-   */
-  private void tellOthers() {
-    if (!untold || isClosed) {
+    if (isClosed) {
       return;
     }
-    untold = false;
-    MemorySegment news = Arena.ofAuto().allocate(NEWS_BYTES);
-    for (int i = 0; i < hosts.size(host); i++) {
-      int local = hosts.rank(host, i);
-      own.say(local, news, 0);
-      for (int k = 0; k < hosts.nranks(); k++) {
-        if (isElsewhere(k) && hears(k)) {
-          wire.tell(k, local, news);
-        }
-      }
+    if (!isAsking) {
+      faults.look();
     }
-  }
-
-  /** Whether a rank elsewhere is told what becomes of this one. */
-  private boolean hears(int k) {
-    return k == hosts.leader(hosts.of(k)) || wire.hasTalkedTo(k) || port.isConnected(k);
+    news.tell();
   }
 
   @Override
@@ -636,13 +435,13 @@ public final class Span extends Outside {
         try {
           if (!isOut) {
             isOut = true;
-            askLeaders();
+            news.ask();
           }
           int ignored = cell.poll();
         } finally {
           disown();
         }
-        if (haveAllAnswered()) {
+        if (news.haveAllAnswered()) {
           return;
         }
       }
@@ -650,27 +449,9 @@ public final class Span extends Outside {
     } while (!isClosed && System.nanoTime() - start < patienceNanos);
   }
 
-  private void askLeaders() {
-    hasAsked = true;
-    for (int h = 0; h < hosts.count(); h++) {
-      heard.set(h, 0);
-      if (h != host) {
-        wire.ask(hosts.leader(h));
-      }
-    }
-  }
-
-  private boolean haveAllAnswered() {
-    return IntStream.range(0, hosts.count()).allMatch(h -> h == host || hasAnswered(h));
-  }
-
-  private boolean hasAnswered(int h) {
-    return heard.get(h) >= hosts.size(h);
-  }
-
   @Override
   public Answer answer(int k) {
-    return !hasAsked ? Answer.NOT_ASKED : hasAnswered(hosts.of(k)) ? Answer.GIVEN : Answer.NONE;
+    return news.answer(k);
   }
 
   @Override
@@ -718,7 +499,7 @@ public final class Span extends Outside {
   @Override
   public void abandon() {
     // The failure may be seen, and this work dropped, before tell() is called.
-    untold = true;
+    news.add();
     end(FAREWELL_NANOS);
   }
 
@@ -735,7 +516,7 @@ public final class Span extends Outside {
       Thread.yield();
     }
     try {
-      tellOthers();
+      news.tell();
       long start = System.nanoTime();
       while (!port.isFlushed() && System.nanoTime() - start < patienceNanos) {
         if (cell.poll() == 0) {

@@ -83,12 +83,6 @@ final class Wire implements Port.Landing {
     /** A peer has called another collective under a number than this rank. */
     void contradiction(long call, int peer, Header theirs);
 
-    /** A peer has something to say of a rank of its host. */
-    void news(int peer, int of, MemorySegment news, long offset);
-
-    /** A peer wants to hear of all ranks of this host. */
-    void question(int peer);
-
     /** The counts of all ranks that this one has called a collective with; empty if not known. */
     long[] counts(long call);
 
@@ -97,6 +91,15 @@ final class Wire implements Port.Landing {
 
     /** A peer has sent what no rank of this library sends. */
     void nonsense(int peer, String what);
+  }
+
+  /** Hears, on the thread that polls, what peers say of their hosts' ranks. */
+  interface NewsListener {
+    /** A peer has something to say of a rank of its host. */
+    void news(int peer, int of, MemorySegment news, long offset);
+
+    /** A peer wants to hear of all ranks of this host. */
+    void question(int peer);
   }
 
   /**
@@ -128,6 +131,7 @@ final class Wire implements Port.Landing {
   private final Port port;
   private final LongFunction<Frames> memory;
   private final Listener listener;
+  private final NewsListener newsListener;
   private final @Nullable Link[] links;
 
   /** Calls of this rank, of which the last ones may have been sent before their turn. */
@@ -145,10 +149,16 @@ final class Wire implements Port.Landing {
    * @param port has all peers, numbered by their ranks
    * @param memory takes memory outside the Java heap
    */
-  Wire(Port port, int nranks, LongFunction<Frames> memory, Listener listener) {
+  Wire(
+      Port port,
+      int nranks,
+      LongFunction<Frames> memory,
+      Listener listener,
+      NewsListener newsListener) {
     this.port = port;
     this.memory = memory;
     this.listener = listener;
+    this.newsListener = newsListener;
     links = new Link[nranks * LANES];
   }
 
@@ -445,11 +455,11 @@ final class Wire implements Port.Landing {
   public void landed(int peer, long tag, MemorySegment from, long offset, long bytes) {
     int kind = (int) (tag >>> Port.KIND_SHIFT);
     if (kind == NEWS && bytes == Outside.NEWS_BYTES) {
-      listener.news(peer, (int) tag, from, offset);
+      newsListener.news(peer, (int) tag, from, offset);
       return;
     }
     if (kind == QUESTION) {
-      listener.question(peer);
+      newsListener.question(peer);
       return;
     }
     if (kind == WORDS && bytes > Long.BYTES && bytes <= CallHistory.WORDS_BYTES) {
