@@ -60,7 +60,7 @@ final class HostBacklog {
           head = position;
           since = now;
         } else if (now - since >= timeout) {
-          boolean queued = stream != null && stream.holds(fifo.oldest());
+          boolean queued = stream != null && stream.unfinished().holds(fifo.oldest());
           long next = rank.numbers().collectives() + 1;
           health.fail(rank.explanation().noRoom(timeout, next, queued));
           continue;

@@ -264,7 +264,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
   }
 
   /** Calls {@code action} for every work that was begun and is not complete. */
-  void forEachPending(HostQueue.PendingAction action, long now) {
+  void forEachPending(Unfinished.PendingAction action, long now) {
     for (int i = first; i < steps.length; i++) {
       if (!done[i] && isReady(i)) {
         for (HostWork work : steps[i].works) {

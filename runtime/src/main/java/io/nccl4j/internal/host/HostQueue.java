@@ -1,7 +1,6 @@
 package io.nccl4j.internal.host;
 
 import io.nccl4j.AbortedException;
-import io.nccl4j.DeadlineException;
 import io.nccl4j.InternalErrorException;
 import io.nccl4j.InvalidUsageException;
 import io.nccl4j.NcclException;
@@ -13,10 +12,7 @@ import io.nccl4j.internal.host.layout.RankState;
 import io.nccl4j.internal.host.progress.Driven;
 import io.nccl4j.internal.host.progress.Progress;
 import io.nccl4j.internal.memory.Uses;
-import io.nccl4j.internal.schedule.Wording;
 import io.nccl4j.internal.spi.Failures;
-import java.time.Duration;
-import java.util.Collections;
 import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -37,27 +33,9 @@ class HostQueue extends Driven {
   /** After an attempt in vain, how many operations are submitted before the next one. */
   private static final int PAUSE = 64;
 
-  private static final PendingAction FAULTS = (work, now) -> work.rank.health().check(work);
-  private static final PendingAction DEADLINE =
-      (work, now) -> work.rank.health().checkDeadline(work, now);
-  private static final PendingAction PLACEMENT =
-      (work, now) -> work.rank.placement().check(work, now);
-
   /** Made while there is memory. */
   private static final NcclException NO_MEMORY =
       new SystemErrorException("an operation failed for lack of Java heap", "allow more: -Xmx");
-
-  private static final PendingAction GIVE_UP =
-      (work, now) ->
-          work.rank.closeEarly(
-              work.describe()
-                  + " was unfinished when its stream was closed, waiting for "
-                  + work.rank.explanation().missing(work));
-
-  /** What is done with works that wait. Constants, because waiting shall not allocate either. */
-  interface PendingAction {
-    void apply(HostWork work, long now);
-  }
 
   /** The plans in the queue; null at an entry that {@link #tasks} describes. */
   private final @Nullable HostWork[] plans = new HostWork[CAPACITY];
@@ -78,7 +56,7 @@ class HostQueue extends Driven {
   /** From which position on small operations are moved when they are submitted. */
   private long eagerFrom;
 
-  private final long timeoutNanos;
+  private final Unfinished unfinished;
   private long failedAt;
   private volatile @Nullable NcclException error;
 
@@ -92,7 +70,7 @@ class HostQueue extends Driven {
    *     works have the deadline of their communicator
    */
   HostQueue(long timeoutNanos) {
-    this.timeoutNanos = timeoutNanos;
+    unfinished = new Unfinished(this, plans, tasks, timeoutNanos);
     for (int i = 0; i < CAPACITY; i++) {
       tasks[i] = new StreamTask();
     }
@@ -326,7 +304,7 @@ class HostQueue extends Driven {
   }
 
   /** Fails this queue from its head on; the first failure counts. By the owner. */
-  private void failWith(@Nullable NcclException cause) {
+  void failWith(@Nullable NcclException cause) {
     if (error == null && cause != null) {
       failedAt = ownedHead();
       error = cause;
@@ -475,152 +453,36 @@ class HostQueue extends Driven {
             .causedBy(cause));
   }
 
-  // ---- slow paths, by the owner
+  // ---- slow paths
 
   @Override
   public void checkFaults() {
-    forEachPending(FAULTS, 0);
+    unfinished.checkFaults();
   }
 
   @Override
   public void checkDeadline(long now) {
-    forEachPending(DEADLINE, now);
-    StreamTask task = waitAtHead();
-    if (task != null) {
-      checkAwaited(task, Objects.requireNonNull(task.awaited), now);
-    }
-  }
-
-  /** The entry at the head if it waits for an event. */
-  private @Nullable StreamTask waitAtHead() {
-    long head = head();
-    int index = (int) head & CAPACITY - 1;
-    return head != tail() && plans[index] == null && tasks[index].kind == StreamTask.WAIT
-        ? tasks[index]
-        : null;
-  }
-
-  /**
-   * Keeps the deadlines of a stream that is waited for, which perhaps nobody drives. Works there
-   * have their own, and so have its own waits; what is left are copies and fills.
-   */
-  private void checkAwaited(StreamTask task, HostQueue awaited, long now) {
-    boolean isIdle = awaited.tryOwn();
-    if (isIdle) {
-      try {
-        awaited.checkFaults();
-        awaited.checkDeadline(now);
-      } finally {
-        awaited.disown();
-      }
-    }
-    long head = awaited.head();
-    if (isIdle || task.seenSince == 0 || task.seen != head) {
-      task.seen = head;
-      task.seenSince = now;
-    } else if (now - task.seenSince > timeoutNanos) {
-      failWith(
-          new DeadlineException(
-              "not complete after " + timeoutNanos / 1_000_000 + " ms: " + describe(task, awaited),
-              "check whether the thread that runs that stream hangs; operation-timeout sets the"
-                  + " deadline"));
-    }
-  }
-
-  private static String describe(StreamTask wait, HostQueue awaited) {
-    return "waiting for an event of another stream, "
-        + (awaited.head() >= wait.generation
-            ? "which is complete"
-            : "where it lies behind: " + awaited.describeHead());
+    unfinished.checkDeadline(now);
   }
 
   @Override
   public void checkPlacement(long now) {
-    forEachPending(PLACEMENT, now);
-  }
-
-  private void forEachPending(PendingAction action, long now) {
-    long head = head();
-    if (head == tail()) {
-      return;
-    }
-    int index = (int) head & CAPACITY - 1;
-    HostExecutableGraph graph = tasks[index].graph;
-    if (graph != null && tasks[index].begun) {
-      graph.forEachPending(action, now);
-    }
-    for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
-      action.apply(work, now);
-    }
+    unfinished.checkPlacement(now);
   }
 
   @Override
   public String describeHead() {
-    long head = head();
-    if (head == tail()) {
-      return "nothing is queued";
-    }
-    StreamTask task = tasks[(int) head & CAPACITY - 1];
-    HostWork work = plans[(int) head & CAPACITY - 1];
-    HostExecutableGraph graph = task.graph;
-    if (graph != null) {
-      work = task.begun ? graph.firstPending() : null;
-      if (work == null) {
-        return "a graph";
-      }
-    }
-    if (work == null) {
-      HostQueue awaited = task.awaited;
-      return task.kind == StreamTask.WAIT && awaited != null
-          ? describe(task, awaited)
-          : "a copy, fill or event";
-    }
-    return work.describe() + " is waiting for " + work.rank.explanation().missing(work);
+    return unfinished.describeHead();
   }
 
-  /** Whether a work is queued here; for messages, see {@link #describeHead}. */
-  boolean holds(HostWork work) {
-    for (long i = head(); i < tail(); i++) {
-      HostWork queued = plans[(int) i & CAPACITY - 1];
-      while (queued != null && queued != work) {
-        queued = (HostWork) queued.next;
-      }
-      if (queued != null) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  /** How long what is queued may take to end: as long as its communicators take to close. */
-  final Duration closeTimeout(Duration otherwise) {
-    Duration longest = Duration.ZERO;
-    for (long i = head(); i < tail(); i++) {
-      int index = (int) i & CAPACITY - 1;
-      for (HostWork work = plans[index]; work != null; work = (HostWork) work.next) {
-        longest = Collections.max(List.of(longest, work.rank.config().closeTimeout()));
-      }
-      HostExecutableGraph graph = tasks[index].graph;
-      if (graph != null) {
-        longest = Collections.max(List.of(longest, graph.closeTimeout(otherwise)));
-      }
-    }
-    return longest.isZero() ? otherwise : longest;
-  }
-
-  /** The unfinished copies and fills. */
   @Override
   public void addUses(Object buffer, Uses uses) {
-    long last = 0;
-    for (long i = head(); i < tail(); i++) {
-      if (tasks[(int) i & CAPACITY - 1].uses(buffer)) {
-        last = i + 1;
-      }
-    }
-    long end = last;
-    if (end > 0) {
-      uses.add(() -> head() >= end);
-    }
+    unfinished.addUses(buffer, uses);
+  }
+
+  /** What is not complete. */
+  final Unfinished unfinished() {
+    return unfinished;
   }
 
   /**
@@ -636,7 +498,7 @@ class HostQueue extends Driven {
       if (tryOwn()) {
         try {
           if (!isGivenUp) {
-            giveUpHead();
+            unfinished.giveUpHead();
             isGivenUp = true;
           }
           int ignored = run(tail());
@@ -652,15 +514,5 @@ class HostQueue extends Driven {
       Progress.helpAll("what is queued in a stream that is closed");
     }
     return true;
-  }
-
-  private void giveUpHead() {
-    forEachPending(GIVE_UP, 0);
-    long head = head();
-    HostExecutableGraph graph = head == tail() ? null : tasks[(int) head & CAPACITY - 1].graph;
-    if (graph != null) {
-      graph.giveUp("a graph was unfinished when its stream was closed: " + describeHead());
-    }
-    failWith(Wording.closedEarly("the stream was closed with unfinished work: " + describeHead()));
   }
 }

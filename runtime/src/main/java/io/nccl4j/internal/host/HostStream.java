@@ -273,7 +273,7 @@ final class HostStream extends HostQueue implements StreamEngine<HostWork> {
       capture.drop(this);
     }
     if (hasPending()) {
-      long timeout = closeTimeout(limits.closeTimeout()).toNanos();
+      long timeout = unfinished().closeTimeout(limits.closeTimeout()).toNanos();
       try {
         if (!Progress.drive(this, submitted(), timeout)) {
           boolean ignored = giveUp(timeout);
