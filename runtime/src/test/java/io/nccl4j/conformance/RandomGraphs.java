@@ -32,9 +32,24 @@ final class RandomGraphs implements AutoCloseable {
     ALL_REDUCE,
     BROADCAST,
     REDUCE,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    ALL_TO_ALL,
+    /** In a group, each rank sends to the next one. */
     RING,
+    /** Each rank but the first receives, then each but the last sends what it had before. */
+    CHAIN,
     COPY,
-    FILL
+    FILL;
+
+    /** Whether a buffer has a block for each rank. */
+    boolean hasBlocks() {
+      return this == ALL_GATHER || this == REDUCE_SCATTER || this == ALL_TO_ALL;
+    }
+
+    boolean canBeInPlace() {
+      return this == ALL_REDUCE || this == BROADCAST || this == REDUCE || this == FILL;
+    }
   }
 
   /** One operation, the same on all ranks. */
@@ -144,9 +159,10 @@ final class RandomGraphs implements AutoCloseable {
     for (int i = 0; i < length; i++) {
       What what = What.values()[program.nextInt(What.values().length)];
       int from = program.nextInt(BUFFERS);
-      boolean inPlace = program.nextBoolean() && what != What.RING && what != What.COPY;
+      boolean inPlace = program.nextBoolean() && what.canBeInPlace();
       int to = inPlace ? from : (from + 1 + program.nextInt(BUFFERS - 1)) % BUFFERS;
-      int count = COUNTS[program.nextInt(COUNTS.length)];
+      int most = what.hasBlocks() ? LENGTH / nranks : LENGTH;
+      int count = Math.min(COUNTS[program.nextInt(COUNTS.length)], most);
       steps.add(new Step(what, from, to, count, program.nextInt(nranks)));
     }
     return new Chunk(steps, program.nextInt(3) == 0 ? 1 + program.nextInt(12) : 1);
@@ -257,12 +273,24 @@ final class RandomGraphs implements AutoCloseable {
       case ALL_REDUCE -> communicator.allReduce(from, to, count, type, ReduceOp.SUM, stream);
       case BROADCAST -> communicator.broadcast(from, to, count, type, step.root, stream);
       case REDUCE -> communicator.reduce(from, to, count, type, ReduceOp.MAX, step.root, stream);
+      case ALL_GATHER -> communicator.allGather(from, to, count, type, stream);
+      case REDUCE_SCATTER ->
+          communicator.reduceScatter(from, to, count, type, ReduceOp.SUM, stream);
+      case ALL_TO_ALL -> communicator.allToAll(from, to, count, type, stream);
       case RING ->
           Group.run(
               () -> {
                 communicator.send(from, count, type, (rank + 1) % nranks, stream);
                 communicator.recv(to, count, type, (rank + nranks - 1) % nranks, stream);
               });
+      case CHAIN -> {
+        if (rank > 0) {
+          communicator.recv(to, count, type, rank - 1, stream);
+        }
+        if (rank < nranks - 1) {
+          communicator.send(from, count, type, rank + 1, stream);
+        }
+      }
       case COPY -> stream.copy(to, from.slice(0, 4L * count));
       case FILL -> stream.fill(to.slice(0, 4L * count), (byte) step.root);
     }
@@ -274,18 +302,27 @@ final class RandomGraphs implements AutoCloseable {
     int count = step.count;
     int[][] inputs = new int[nranks][];
     for (int k = 0; k < nranks; k++) {
-      inputs[k] = java.util.Arrays.copyOf(model[k][step.from], count);
+      int length = step.what.hasBlocks() ? count * nranks : count;
+      inputs[k] = java.util.Arrays.copyOf(model[k][step.from], length);
     }
     for (int k = 0; k < nranks; k++) {
       int[] to = model[k][step.to];
       switch (step.what) {
-        case ALL_REDUCE -> {
-          for (int i = 0; i < count; i++) {
-            int sum = 0;
-            for (int[] input : inputs) {
-              sum += input[i];
-            }
-            to[i] = sum;
+        case ALL_REDUCE -> sum(inputs, 0, to, count);
+        case REDUCE_SCATTER -> sum(inputs, k * count, to, count);
+        case ALL_GATHER -> {
+          for (int i = 0; i < nranks; i++) {
+            System.arraycopy(inputs[i], 0, to, i * count, count);
+          }
+        }
+        case ALL_TO_ALL -> {
+          for (int i = 0; i < nranks; i++) {
+            System.arraycopy(inputs[i], k * count, to, i * count, count);
+          }
+        }
+        case CHAIN -> {
+          if (k > 0) {
+            System.arraycopy(inputs[k - 1], 0, to, 0, count);
           }
         }
         case BROADCAST -> System.arraycopy(inputs[step.root], 0, to, 0, count);
@@ -302,6 +339,16 @@ final class RandomGraphs implements AutoCloseable {
         case COPY -> System.arraycopy(inputs[k], 0, to, 0, count);
         case FILL -> java.util.Arrays.fill(to, 0, count, step.root * 0x01010101);
       }
+    }
+  }
+
+  private static void sum(int[][] inputs, int from, int[] to, int count) {
+    for (int i = 0; i < count; i++) {
+      int sum = 0;
+      for (int[] input : inputs) {
+        sum += input[from + i];
+      }
+      to[i] = sum;
     }
   }
 
