@@ -281,7 +281,7 @@ final class HostRank extends Padded {
 
   /** Whether others may contradict it without this rank's having looked. */
   boolean isUncompared() {
-    return outside != null || collectives.isUncompared();
+    return outside != null || collectives.comparison().isUncompared();
   }
 
   /**
@@ -296,7 +296,7 @@ final class HostRank extends Padded {
       return;
     }
     try {
-      int peer = collectives.compareLatest();
+      int peer = collectives.comparison().compareLatest();
       if (peer >= 0) {
         NcclException ignored = health.mismatch(collectives.completed(), peer);
       }
@@ -325,7 +325,7 @@ final class HostRank extends Padded {
       // What this rank has shown is visible to whoever shows something after this look.
       VarHandle.fullFence();
       for (int k = 0; k < part.nranks(); k++) {
-        long seq = k == rank ? 0 : collectives.lastDifference(k);
+        long seq = k == rank ? 0 : collectives.comparison().lastDifference(k);
         if (seq != 0) {
           return health.mismatch(seq, k);
         }

@@ -37,16 +37,12 @@ import org.jspecify.annotations.Nullable;
  * {@link #completed} between streams, hand them over.
  */
 public final class CollectiveEngine extends Padded {
-  private static final int SIGNATURES = 16;
-
   private static final VarHandle COMPLETED;
-  private static final VarHandle UNCOMPARED;
 
   static {
     try {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       COMPLETED = lookup.findVarHandle(CollectiveEngine.class, "completed", long.class);
-      UNCOMPARED = lookup.findVarHandle(CollectiveEngine.class, "uncompared", long.class);
     } catch (ReflectiveOperationException e) {
       throw new ExceptionInInitializerError(e);
     }
@@ -80,7 +76,7 @@ public final class CollectiveEngine extends Padded {
   private final MemorySegment[] foldOut = new MemorySegment[1 + REFERENCES];
   private final long[] foldOutOffset = new long[1 + LONGS];
   private final ShareMover mover;
-  private final int[] signatures = new int[SIGNATURES + REFERENCES];
+  private final Comparison comparison;
 
   private int patience;
   private long syncs;
@@ -88,13 +84,6 @@ public final class CollectiveEngine extends Padded {
 
   @SuppressWarnings("unused") // by VarHandle
   private long completed;
-
-  /** The last one-way collective; 0 when all ranks are known to have called the same since. */
-  @SuppressWarnings("unused") // by VarHandle
-  private long uncompared;
-
-  /** What was compared last; only a hint, any thread may write it. */
-  private long compared;
 
   /**
    * Creates the engine of a rank that has not completed anything yet.
@@ -131,6 +120,7 @@ public final class CollectiveEngine extends Padded {
       foldIn[k] = control.memory();
     }
     mover = new ShareMover(this, view, outside);
+    comparison = new Comparison(this, view);
   }
 
   /** Number of the last completed collective. Any thread may ask. */
@@ -349,7 +339,8 @@ public final class CollectiveEngine extends Padded {
     return w.shared ? Layout.LINES : isScaled(w) ? 2 * Long.BYTES : Long.BYTES;
   }
 
-  private long slot(int k, long seq) {
+  /** Where the rank at a place shows a collective. */
+  long slot(int k, long seq) {
     return outbox[k] + (seq & Layout.OUTBOX_SLOTS - 1) * Layout.OUTBOX_SLOT_BYTES;
   }
 
@@ -440,7 +431,7 @@ public final class CollectiveEngine extends Padded {
 
   private boolean peersPosted(EngineWork w) {
     if (w.lowLatency && !reads(w)) {
-      UNCOMPARED.setOpaque(this, w.seq);
+      comparison.noteOneWay(w);
       return true;
     }
     long expected = word(w);
@@ -458,7 +449,7 @@ public final class CollectiveEngine extends Padded {
         }
       }
       if (onlyRoot) {
-        UNCOMPARED.setOpaque(this, w.seq);
+        comparison.noteOneWay(w);
         break;
       }
     }
@@ -480,7 +471,7 @@ public final class CollectiveEngine extends Padded {
         continue;
       }
       long word = control.getAcquire(done[k]);
-      checkSignature(w, k, word);
+      comparison.check(w, k, word);
       int lag = (int) w.seq - (int) word;
       if (lag > worst) {
         worst = lag;
@@ -491,81 +482,9 @@ public final class CollectiveEngine extends Padded {
     return safeUntil >= w.seq;
   }
 
-  /** Finds contradictions in one-way operations, where nobody looked at this rank's slot. */
-  private void checkSignature(EngineWork w, int k, long doneWord) {
-    int seq = (int) doneWord;
-    int behind = (int) completed() - seq;
-    if (seq != 0
-        && behind >= 0
-        && behind < SIGNATURES * Layout.DONE_INTERVAL
-        && signatures[seq / Layout.DONE_INTERVAL & SIGNATURES - 1] != (int) (doneWord >>> 32)) {
-      throw accord.mismatch(w, here[k]);
-    }
-  }
-
-  /** Whether there were one-way operations, in which not all ranks look at all others. */
-  public boolean isUncompared() {
-    return (long) UNCOMPARED.getOpaque(this) != 0;
-  }
-
-  /**
-   * Compares the last completed collective with what others have shown of it by now. As long as
-   * there are new one-way operations, with the next rank only: each rank looks at another one so,
-   * and a failure is told to all. Otherwise with all ranks, and if all have shown it, not again.
-   *
-   * @return a rank that called something else; −1 if none is known to have
-   */
-  public int compareLatest() {
-    long oneWay = (long) UNCOMPARED.getOpaque(this);
-    long last = completed();
-    boolean isNew = last == oneWay && last != compared;
-    compared = last;
-    long own = control.getAcquire(slot(place, last));
-    if ((int) own != (int) last) {
-      // Another thread goes on at this moment.
-      return -1;
-    }
-    boolean seen = true;
-    for (int i = 1; i < nranks; i++) {
-      int k = (place + i) % nranks;
-      long shown = control.getAcquire(slot(k, last));
-      if ((int) shown != (int) last) {
-        seen = false;
-      } else if (shown != own) {
-        return here[k];
-      }
-      if (isNew) {
-        return -1;
-      }
-    }
-    if (seen) {
-      boolean ignored = UNCOMPARED.compareAndSet(this, oneWay, 0L);
-    }
-    return -1;
-  }
-
-  /**
-   * Number of the last collective that this rank and another one have shown, if the two are not the
-   * same; otherwise 0.
-   */
-  public long lastDifference(int k) {
-    if (view.placeOf[k] < 0) {
-      return 0;
-    }
-    long last = completed();
-    for (long seq = last; seq > Math.max(0, last - Layout.OUTBOX_SLOTS); seq--) {
-      long own = control.getAcquire(slot(place, seq));
-      long shown = control.getAcquire(slot(view.placeOf[k], seq));
-      if ((int) own == (int) seq && (int) shown == (int) seq) {
-        return own == shown ? 0 : seq;
-      }
-    }
-    return 0;
-  }
-
   private int complete(EngineWork w) {
     if ((w.seq & Layout.DONE_INTERVAL - 1) == 0) {
-      signatures[(int) w.seq / Layout.DONE_INTERVAL & SIGNATURES - 1] = w.signature;
+      comparison.remember(w);
       control.setRelease(done[place], word(w));
     }
     COMPLETED.setRelease(this, w.seq);
@@ -790,6 +709,11 @@ public final class CollectiveEngine extends Padded {
   /** This rank's place among them. */
   public int place() {
     return place;
+  }
+
+  /** Finds calls that contradict each other where not all ranks look at all others. */
+  public Comparison comparison() {
+    return comparison;
   }
 
   /** Moves what goes from one rank of this host to another; see {@link Step}. */
