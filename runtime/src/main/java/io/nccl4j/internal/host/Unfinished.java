@@ -10,9 +10,8 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What of a queue is not complete: whether it failed or takes too long, what it waits for, and
- * which memory it uses. Nothing here lies on the way of an operation. By the queue's owner, unless
- * a method says otherwise.
+ * The tasks of a queue that are not complete: whether one has failed or takes too long, what they
+ * wait for, and which memory they use. None of this is on the hot path.
  */
 final class Unfinished {
   private static final PendingAction FAULTS = (work, now) -> work.rank.health().check(work);

@@ -59,8 +59,8 @@ final class Faults implements Wire.Listener {
     contradictions = new Contradictions(wire, self, words, rank, hosts.nranks());
   }
 
-  /** Returns whether operations may go on. */
-  boolean areNone() {
+  /** Returns whether nothing was found and nobody is suspected: operations may go on. */
+  boolean isEmpty() {
     return found == null && !contradictions.isOpen();
   }
 
@@ -97,7 +97,7 @@ final class Faults implements Wire.Listener {
   /**
    * Throws that a peer is gone if its connection has ended and nothing is left of what it sent.
    *
-   * @return whether something was left, and has been taken
+   * @return true if something was left, which has been taken
    */
   boolean takeLast(int peer, EngineWork w) {
     String ended = port.error(peer);

@@ -82,7 +82,7 @@ final class News implements Wire.NewsListener {
     }
   }
 
-  /** Whether a rank elsewhere is told what becomes of this one. */
+  /** Returns whether a rank elsewhere is told what becomes of this one. */
   private boolean hears(int k) {
     return k == hosts.leader(hosts.of(k)) || wire.hasTalkedTo(k) || port.isConnected(k);
   }

@@ -229,7 +229,7 @@ public final class Span extends Outside {
       return false;
     }
     try {
-      return faults.areNone() && early.send(w, engine, sender(w), first);
+      return faults.isEmpty() && early.send(w, engine, sender(w), first);
     } finally {
       disownUnflushed();
     }
@@ -290,7 +290,7 @@ public final class Span extends Outside {
     }
     boolean isSent = false;
     try {
-      isSent = faults.areNone() && isNext(message) && beginEarly(message);
+      isSent = faults.isEmpty() && isNext(message) && beginEarly(message);
       return isSent;
     } finally {
       disown(isSent);
