@@ -47,6 +47,13 @@ public final class Progress {
   private static final long IDLE_TICK_NANOS = 10_000_000;
   private static final int TICKS_TO_IDLE = 1000;
 
+  /**
+   * How many streams of other threads a waiting thread helps each time it has slept, on average. If
+   * each of 64 waiting ranks helped all the others, they would take the processors from the rank
+   * that they wait for.
+   */
+  private static final int HELPED_PER_SLEEP = 8;
+
   /** Ticks between two looks at peers, and at memory that waits for them. */
   private static final int TICKS_TO_SWEEP = 8;
 
@@ -175,7 +182,7 @@ public final class Progress {
           waiter = Waiter.begin(timeoutNanos);
         }
         requireNotInterrupted(me, stream);
-        if (help(stream, null)) {
+        if (waiter.helps() && help(stream, null)) {
           polls = 0;
           waiter.moved();
         } else if (!waiter.await(stream)) {
@@ -306,6 +313,7 @@ public final class Progress {
     private long start;
     private long slowSince;
     private long sleep;
+    private int sleeps;
 
     /** That of the calling thread, which waits for one stream at a time. */
     static Waiter begin(long timeoutNanos) {
@@ -319,6 +327,12 @@ public final class Progress {
     void moved() {
       slowSince = 0;
       sleep = MIN_SLEEP_NANOS;
+      sleeps = 0;
+    }
+
+    /** Whether it is time to help the streams of others. */
+    boolean helps() {
+      return sleeps % (streams.length / HELPED_PER_SLEEP + 1) == 0;
     }
 
     boolean await(Driven stream) {
@@ -344,6 +358,7 @@ public final class Progress {
         Thread.yield();
       } else {
         LockSupport.parkNanos(Math.min(sleep, timeoutNanos - (now - start)));
+        sleeps++;
         sleep = Math.min(MAX_SLEEP_NANOS, sleep * 2);
       }
       return true;
