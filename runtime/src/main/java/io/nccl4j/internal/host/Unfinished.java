@@ -38,10 +38,11 @@ final class Unfinished {
   private final long timeoutNanos;
 
   /**
-   * What is unfinished in {@code queue}, whose entries are {@code plans} and {@code tasks}.
+   * Looks after the tasks of a queue.
    *
-   * @param timeoutNanos how long it waits for a copy or fill of another stream that does not move;
-   *     works have the deadline of their communicator
+   * @param plans the queue's entries that are works; null where the entry is one of {@code tasks}
+   * @param timeoutNanos how long the queue waits for a copy or fill of another stream that makes no
+   *     progress; works have the deadlines of their communicators
    */
   Unfinished(HostQueue queue, @Nullable HostWork[] plans, StreamTask[] tasks, long timeoutNanos) {
     this.queue = queue;
@@ -72,8 +73,8 @@ final class Unfinished {
   }
 
   /**
-   * Keeps the deadlines of a stream that is waited for, which perhaps nobody drives. Works there
-   * have their own, and so have its own waits; what is left are copies and fills.
+   * Checks the deadlines of a stream that is waited for, because perhaps nobody drives it. Works
+   * and waits of that stream have deadlines of their own; copies and fills get them here.
    */
   private void checkAwaited(StreamTask task, HostQueue awaited, long now) {
     boolean isIdle = awaited.tryOwn();
@@ -161,7 +162,11 @@ final class Unfinished {
     return false;
   }
 
-  /** How long what is queued may take to end: as long as its communicators take to close. */
+  /**
+   * Returns the longest close timeout of the communicators that have works or graphs in the queue.
+   *
+   * @param otherwise what to return if none has
+   */
   Duration closeTimeout(Duration otherwise) {
     Duration longest = Duration.ZERO;
     for (long i = queue.head(); i < queue.tail(); i++) {
@@ -177,7 +182,7 @@ final class Unfinished {
     return longest.isZero() ? otherwise : longest;
   }
 
-  /** The unfinished copies and fills. */
+  /** Adds the unfinished copies and fills that use a buffer. */
   void addUses(Object buffer, Uses uses) {
     long last = 0;
     for (long i = queue.head(); i < queue.tail(); i++) {

@@ -95,9 +95,10 @@ final class Faults implements Wire.Listener {
   }
 
   /**
-   * Throws that a peer is gone if its connection has ended and nothing is left of what it sent.
+   * Takes what a peer sent last, if its connection has ended.
    *
-   * @return true if something was left, which has been taken
+   * @return whether something was taken; false also while it is not known whether the peer is lost
+   * @throws io.nccl4j.NcclException that says why the peer is lost, if nothing is left to take
    */
   boolean takeLast(int peer, EngineWork w) {
     String ended = port.error(peer);

@@ -5,6 +5,7 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.life.LiveRanks;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.schedule.WaitSteps;
 import io.nccl4j.internal.spi.HelperThread;
 import io.nccl4j.internal.spi.Interrupts;
@@ -43,6 +44,13 @@ public final class Progress {
   private static final long YIELD_NANOS = 1_000_000;
   private static final long MIN_SLEEP_NANOS = 50_000;
   private static final long MAX_SLEEP_NANOS = 1_000_000;
+
+  /**
+   * The longest sleep, if it is longer, for each rank that shares a processor. The more there are,
+   * the more of it their waking up would take.
+   */
+  private static final long SLEEP_NANOS_PER_RANK = 160_000;
+
   private static final long TICK_NANOS = 1_000_000;
   private static final long IDLE_TICK_NANOS = 10_000_000;
   private static final int TICKS_TO_IDLE = 1000;
@@ -61,6 +69,7 @@ public final class Progress {
   private static volatile Driven[] streams = {};
   private static volatile int spins = SPINS;
   private static volatile WaitSteps steps = new WaitSteps(false, 0, YIELD_NANOS);
+  private static volatile long longestSleep = MAX_SLEEP_NANOS;
   private static final HelperThread TICKER =
       new HelperThread("nccl4j-ticker", Progress::tick, Progress::cannotTick);
 
@@ -109,6 +118,7 @@ public final class Progress {
   public static void setRanks(int most) {
     steps = WaitSteps.of(most, YIELD_NANOS);
     spins = steps.crowded() ? SPINS_CROWDED : SPINS;
+    longestSleep = Math.max(MAX_SLEEP_NANOS, most * SLEEP_NANOS_PER_RANK / Machine.PROCESSORS);
   }
 
   /**
@@ -359,7 +369,7 @@ public final class Progress {
       } else {
         LockSupport.parkNanos(Math.min(sleep, timeoutNanos - (now - start)));
         sleeps++;
-        sleep = Math.min(MAX_SLEEP_NANOS, sleep * 2);
+        sleep = Math.min(longestSleep, sleep * 2);
       }
       return true;
     }
