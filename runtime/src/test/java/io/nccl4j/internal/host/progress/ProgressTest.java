@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.internal.host.engine.Step;
+import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.memory.Uses;
 import java.util.Collections;
 import java.util.List;
@@ -77,12 +78,26 @@ class ProgressTest {
     assertTrue(others.getSum() < THREADS / 3 * own.getSum(), looks);
   }
 
+  /** The more ranks share a processor, the longer they sleep. */
+  @Test
+  void ranksOfACrowdSleepLonger() throws Exception {
+    try {
+      Progress.setRanks(2 * Machine.PROCESSORS);
+      long few = driven(new CyclicBarrier(1)).own.sum();
+      Progress.setRanks(64 * Machine.PROCESSORS);
+      long many = driven(new CyclicBarrier(1)).own.sum();
+      assertTrue(3 * many < 2 * few, () -> many + " looks with 64 a processor, " + few + " with 2");
+    } finally {
+      Progress.setRanks(1);
+    }
+  }
+
   private static Stuck driven(CyclicBarrier ready) throws Exception {
     Stuck stream = new Stuck();
     Progress.add(stream);
     try {
       ready.await();
-      assertFalse(Progress.drive(stream, 1, TimeUnit.MILLISECONDS.toNanos(500)));
+      assertFalse(Progress.drive(stream, 1, TimeUnit.SECONDS.toNanos(1)));
     } finally {
       Progress.remove(stream);
     }
