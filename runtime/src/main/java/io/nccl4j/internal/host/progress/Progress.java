@@ -46,8 +46,9 @@ public final class Progress {
   private static final long MAX_SLEEP_NANOS = 1_000_000;
 
   /**
-   * The longest sleep, if it is longer, for each rank that shares a processor. The more there are,
-   * the more of it their waking up would take.
+   * What each rank that shares a processor adds to the longest sleep, where that makes more than
+   * {@link #MAX_SLEEP_NANOS}: many ranks that wake up often would leave little to those that
+   * compute.
    */
   private static final long SLEEP_NANOS_PER_RANK = 160_000;
 
@@ -340,7 +341,7 @@ public final class Progress {
       sleeps = 0;
     }
 
-    /** Whether it is time to help the streams of others. */
+    /** Returns whether it is time to help the streams of others. */
     boolean helps() {
       return sleeps % (streams.length / HELPED_PER_SLEEP + 1) == 0;
     }
