@@ -20,6 +20,7 @@ import java.util.Locale;
 public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
   private static final long SPIN_NANOS = 100_000;
   private static final long CROWDED_YIELD_NANOS = 200_000;
+  private static final long SLEEP_NANOS_PER_RANK = 160_000;
 
   /** What can be asked for. */
   private enum Way {
@@ -37,6 +38,17 @@ public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
    */
   public static WaitSteps of(int ranks, long longestYield) {
     return of(setting(), ranks, Machine.PROCESSORS, longestYield);
+  }
+
+  /**
+   * Returns how long a sleep may get, in ns. It grows with the number of ranks per processor: if
+   * many woke up often, they would leave little to those that compute.
+   *
+   * @param ranks as in {@link #of(int, long)}
+   * @param least what it is where few ranks share a processor
+   */
+  public static long longestSleep(int ranks, long least) {
+    return Math.max(least, ranks * SLEEP_NANOS_PER_RANK / Machine.PROCESSORS);
   }
 
   /**

@@ -5,7 +5,6 @@ import io.nccl4j.internal.host.engine.Step;
 import io.nccl4j.internal.host.life.LiveRanks;
 import io.nccl4j.internal.host.memory.ProcessMemory;
 import io.nccl4j.internal.machine.Affinity;
-import io.nccl4j.internal.machine.Machine;
 import io.nccl4j.internal.schedule.WaitSteps;
 import io.nccl4j.internal.spi.HelperThread;
 import io.nccl4j.internal.spi.Interrupts;
@@ -44,22 +43,14 @@ public final class Progress {
   private static final long YIELD_NANOS = 1_000_000;
   private static final long MIN_SLEEP_NANOS = 50_000;
   private static final long MAX_SLEEP_NANOS = 1_000_000;
-
-  /**
-   * What each rank that shares a processor adds to the longest sleep, where that makes more than
-   * {@link #MAX_SLEEP_NANOS}: many ranks that wake up often would leave little to those that
-   * compute.
-   */
-  private static final long SLEEP_NANOS_PER_RANK = 160_000;
-
   private static final long TICK_NANOS = 1_000_000;
   private static final long IDLE_TICK_NANOS = 10_000_000;
   private static final int TICKS_TO_IDLE = 1000;
 
   /**
-   * How many streams of other threads a waiting thread helps each time it has slept, on average. If
-   * each of 64 waiting ranks helped all the others, they would take the processors from the rank
-   * that they wait for.
+   * On average, how many streams of other threads a waiting thread helps after each sleep. If each
+   * of 64 waiting ranks helped all the others, they would take the processors from the rank that
+   * they wait for.
    */
   private static final int HELPED_PER_SLEEP = 8;
 
@@ -119,7 +110,7 @@ public final class Progress {
   public static void setRanks(int most) {
     steps = WaitSteps.of(most, YIELD_NANOS);
     spins = steps.crowded() ? SPINS_CROWDED : SPINS;
-    longestSleep = Math.max(MAX_SLEEP_NANOS, most * SLEEP_NANOS_PER_RANK / Machine.PROCESSORS);
+    longestSleep = WaitSteps.longestSleep(most, MAX_SLEEP_NANOS);
   }
 
   /**
