@@ -9,7 +9,6 @@ import java.nio.ByteBuffer;
 import java.nio.channels.ClosedChannelException;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -32,7 +31,9 @@ public final class Relay implements AutoCloseable {
     CUT
   }
 
-  private final List<ServerSocketChannel> listeners = new ArrayList<>();
+  /** Ports of several threads come at once. */
+  private final Queue<ServerSocketChannel> listeners = new ConcurrentLinkedQueue<>();
+
   private final Queue<SocketChannel> channels = new ConcurrentLinkedQueue<>();
   private final AtomicLong carried = new AtomicLong();
   private final Object change = new Object();
