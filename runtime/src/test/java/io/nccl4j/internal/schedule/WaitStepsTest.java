@@ -20,7 +20,7 @@ class WaitStepsTest {
   @CsvSource({
     "auto, 1, false, 100000, 1000000000",
     "auto, 4, false, 100000, 1000000000",
-    "auto, 5, true, 0, 200000",
+    "auto, 5, true, 0, 1000000",
     "spin, 5, false, 9223372036854775807, 9223372036854775807",
     "yield, 4, false, 100000, 9223372036854775807",
     "yield, 5, true, 0, 9223372036854775807",
