@@ -48,11 +48,11 @@ public final class Progress {
   private static final int TICKS_TO_IDLE = 1000;
 
   /**
-   * On average, how many streams of other threads a waiting thread helps after each sleep. If each
-   * of 64 waiting ranks helped all the others, they would take the processors from the rank that
-   * they wait for.
+   * On average, how many streams of other threads a waiting thread helps each time it has yielded
+   * or slept. If each of 64 waiting ranks helped all the others, they would take the processors
+   * from the rank that they wait for.
    */
-  private static final int HELPED_PER_SLEEP = 8;
+  private static final int HELPED_PER_PAUSE = 8;
 
   /** Ticks between two looks at peers, and at memory that waits for them. */
   private static final int TICKS_TO_SWEEP = 8;
@@ -315,7 +315,9 @@ public final class Progress {
     private long start;
     private long slowSince;
     private long sleep;
-    private int sleeps;
+
+    /** How often it has let others run since something moved. */
+    private int pauses;
 
     /** That of the calling thread, which waits for one stream at a time. */
     static Waiter begin(long timeoutNanos) {
@@ -329,12 +331,12 @@ public final class Progress {
     void moved() {
       slowSince = 0;
       sleep = MIN_SLEEP_NANOS;
-      sleeps = 0;
+      pauses = 0;
     }
 
     /** Returns whether it is time to help the streams of others. */
     boolean helps() {
-      return sleeps % (streams.length / HELPED_PER_SLEEP + 1) == 0;
+      return pauses % (streams.length / HELPED_PER_PAUSE + 1) == 0;
     }
 
     boolean await(Driven stream) {
@@ -354,13 +356,13 @@ public final class Progress {
       if (now - start >= timeoutNanos) {
         return false;
       }
+      pauses++;
       if (steps.spinNanos() == Long.MAX_VALUE) {
         Thread.onSpinWait();
       } else if (now - slowSince < steps.yieldNanos()) {
         Thread.yield();
       } else {
         LockSupport.parkNanos(Math.min(sleep, timeoutNanos - (now - start)));
-        sleeps++;
         sleep = Math.min(longestSleep, sleep * 2);
       }
       return true;

@@ -24,12 +24,18 @@ import org.junit.jupiter.api.Timeout.ThreadMode;
 @Timeout(value = 60, threadMode = ThreadMode.SEPARATE_THREAD)
 class ProgressTest {
   private static final int THREADS = 64;
+  private static final long EARLY_NANOS = 100_000_000;
 
   /** A stream that waits for ever, and counts who looks at it. */
   private static final class Stuck extends Driven {
     private final LongAdder own = new LongAdder();
     private final LongAdder others = new LongAdder();
+
+    /** Those of {@code own} since the thread has surely begun to sleep between two looks. */
+    private final LongAdder late = new LongAdder();
+
     private final Thread driver = Thread.currentThread();
+    private final long start = System.nanoTime();
 
     Stuck() {
       show(1);
@@ -37,7 +43,14 @@ class ProgressTest {
 
     @Override
     public int run(long target, int patience) {
-      (Thread.currentThread() == driver ? own : others).increment();
+      if (Thread.currentThread() != driver) {
+        others.increment();
+      } else {
+        own.increment();
+        if (System.nanoTime() - start > EARLY_NANOS) {
+          late.increment();
+        }
+      }
       return Step.BLOCKED;
     }
 
@@ -83,9 +96,9 @@ class ProgressTest {
   void ranksOfACrowdSleepLonger() throws Exception {
     try {
       Progress.setRanks(2 * Machine.PROCESSORS);
-      long few = driven(new CyclicBarrier(1)).own.sum();
+      long few = driven(new CyclicBarrier(1)).late.sum();
       Progress.setRanks(64 * Machine.PROCESSORS);
-      long many = driven(new CyclicBarrier(1)).own.sum();
+      long many = driven(new CyclicBarrier(1)).late.sum();
       assertTrue(3 * many < 2 * few, () -> many + " looks with 64 a processor, " + few + " with 2");
     } finally {
       Progress.setRanks(1);
