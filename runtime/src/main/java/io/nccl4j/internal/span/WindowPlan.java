@@ -15,6 +15,9 @@ final class WindowPlan {
   /** The least that each of several rails carries of a block that takes many packets. */
   private static final long RAIL_BYTES = 16 << 10;
 
+  /** The same where ranks share processors: there it takes a switch between two of them. */
+  private static final long CROWDED_RAIL_BYTES = 64 << 10;
+
   /** What a TCP segment in a packet of 1,500 bytes holds, less what TLS adds. */
   private static final long SEGMENT_BYTES = 1448 - 24;
 
@@ -128,7 +131,7 @@ final class WindowPlan {
         }
       }
     }
-    return Math.clamp(blockBytes / RAIL_BYTES, 1, most);
+    return Math.clamp(blockBytes / (hosts.areCrowded() ? CROWDED_RAIL_BYTES : RAIL_BYTES), 1, most);
   }
 
   private static long share(long all, int rails, long unit) {

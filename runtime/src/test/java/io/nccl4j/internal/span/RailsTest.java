@@ -36,7 +36,7 @@ class RailsTest {
   }
 
   @ParameterizedTest(name = "{0} B")
-  @CsvSource({"677, 1", "1280, 1", "32767, 1", "32768, 2"})
+  @CsvSource({"677, 1", "1280, 1", "32768, 1", "131071, 1", "131072, 2"})
   void ranksShareProcessors(long bytes, int rails) {
     assertEquals(rails, WindowPlan.rails(hosts(2, 3), bytes, 1, 2));
   }
