@@ -30,10 +30,10 @@ public final class Progress {
   private static final int SPINS = 2000;
 
   /**
-   * The same when there are more ranks than processors: the peer can only run when this thread
-   * stops.
+   * The same when there are more ranks than processors: the peer can often only run when this
+   * thread stops. Not once, since what a peer has just sent may be about to arrive.
    */
-  private static final int SPINS_CROWDED = 20;
+  private static final int SPINS_CROWDED = 3;
 
   private static final int FAULT_INTERVAL = 64;
 
