@@ -9,9 +9,8 @@ import java.util.Locale;
  * then sleeps between two questions. Yielding ends late by less than a microsecond as long as
  * nobody else wants the processor; a sleep by some 50 µs.
  *
- * <p>So a thread sleeps soon where ranks share processors, because another one can only run when it
- * does; and otherwise late. The variable {@code NCCL4J_WAIT}, or the property {@code nccl4j.wait},
- * knows better.
+ * <p>So a thread sleeps sooner where ranks share processors, and leaves them to the others. The
+ * variable {@code NCCL4J_WAIT}, or the property {@code nccl4j.wait}, knows better.
  *
  * @param crowded whether ranks share processors
  * @param spinNanos how long it spins
@@ -21,8 +20,9 @@ public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
   private static final long SPIN_NANOS = 100_000;
 
   /**
-   * Longer than the waits within a large operation over hosts. One that ends in a sleep delays all
-   * ranks: with 0.2 ms, 1 MiB of four ranks on two processors took 1.5 times as long.
+   * Longer than most waits within an operation: a rank that sleeps there delays all the others.
+   * With 0.2 ms, an allReduce of 1 MiB took 1.5 times as long between two hosts of two ranks each
+   * on two processors.
    */
   private static final long CROWDED_YIELD_NANOS = 1_000_000;
 
@@ -47,8 +47,8 @@ public record WaitSteps(boolean crowded, long spinNanos, long yieldNanos) {
   }
 
   /**
-   * Returns how long a sleep may get, in ns. It grows with the number of ranks per processor: if
-   * many woke up often, they would leave little to those that compute.
+   * Returns the longest sleep, in ns. It grows with the number of ranks per processor: if many woke
+   * up often, they would leave little to those that compute.
    *
    * @param ranks as in {@link #of(int, long)}
    * @param least what it is where few ranks share a processor

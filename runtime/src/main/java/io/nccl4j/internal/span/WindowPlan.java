@@ -15,7 +15,7 @@ final class WindowPlan {
   /** The least that each of several rails carries of a block that takes many packets. */
   private static final long RAIL_BYTES = 16 << 10;
 
-  /** The same where ranks share processors: there it takes a switch between two of them. */
+  /** The same where ranks share processors: there each rail costs a switch to its rank. */
   private static final long CROWDED_RAIL_BYTES = 64 << 10;
 
   /** What a TCP segment in a packet of 1,500 bytes holds, less what TLS adds. */

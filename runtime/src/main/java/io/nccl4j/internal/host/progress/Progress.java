@@ -30,8 +30,8 @@ public final class Progress {
   private static final int SPINS = 2000;
 
   /**
-   * The same when there are more ranks than processors: the peer can often only run when this
-   * thread stops. Not once, since what a peer has just sent may be about to arrive.
+   * The same when there are more ranks than processors: a peer may need this thread's processor.
+   * More than one poll, since what a peer has sent may be about to arrive.
    */
   private static final int SPINS_CROWDED = 3;
 
@@ -48,9 +48,9 @@ public final class Progress {
   private static final int TICKS_TO_IDLE = 1000;
 
   /**
-   * On average, how many streams of other threads a waiting thread helps each time it has yielded
-   * or slept. If each of 64 waiting ranks helped all the others, they would take the processors
-   * from the rank that they wait for.
+   * The average number of other threads' streams that a waiting thread helps each time it has
+   * yielded or slept. If each of 64 waiting ranks helped all the others, they would take the
+   * processors from the rank that they wait for.
    */
   private static final int HELPED_PER_PAUSE = 8;
 
