@@ -342,7 +342,7 @@ final class HostCommunicator extends ScheduledCommunicator<HostWork>
       throw new InvalidUsageException(
           "survivors: a group is open on this thread", "launch or close the group first");
     }
-    if (own.outside() != null) {
+    if (own.spansHosts()) {
       throw new InvalidUsageException(
           "survivors: the ranks of communicator " + name + " are on several hosts",
           "let those that are left meet by a new unique id, as docs/recovery.md says");

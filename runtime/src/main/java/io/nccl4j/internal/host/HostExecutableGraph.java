@@ -203,7 +203,7 @@ final class HostExecutableGraph implements GraphEngine<HostWork>, BufferUser {
    */
   private @Nullable HostWork behind(HostWork collective) {
     HostWork next = first + 1 < steps.length ? steps[first + 1].collective() : null;
-    boolean isAlone = collective.rank.outside() == null;
+    boolean isAlone = !collective.rank.spansHosts();
     return isAlone && next != null && next.rank == collective.rank ? next : null;
   }
 

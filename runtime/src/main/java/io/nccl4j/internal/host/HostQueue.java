@@ -30,6 +30,9 @@ class HostQueue extends Driven {
    */
   private static final int EAGER = 8;
 
+  /** While operations only have to be finished, peers are shown more before every fourth one. */
+  private static final int AHEAD = 4;
+
   /** After an attempt in vain, how many operations are submitted before the next one. */
   private static final int PAUSE = 64;
 
@@ -130,7 +133,8 @@ class HostQueue extends Driven {
         if (first != null && isSmall(first)) {
           int ignored = run(position);
         }
-        if (!lookahead.isShown(ownedHead() + 1) && ownedHead() < position) {
+        long head = ownedHead();
+        if (head < position && !lookahead.isShown(head + 1) && !sends.isAhead(head)) {
           eagerFrom = position + PAUSE;
         }
       } finally {
@@ -140,9 +144,10 @@ class HostQueue extends Driven {
   }
 
   private static boolean isSmall(HostWork plan) {
-    return plan.next == null
-        && plan.isCollective()
-        && Lookahead.isSmall(plan, plan.rank.collectives());
+    HostRank rank = plan.rank;
+    return plan.isCollective()
+        ? plan.next == null && Lookahead.isSmall(plan, rank.collectives())
+        : rank.lanes().isEager(plan) && !rank.spansHosts();
   }
 
   /**
@@ -178,13 +183,14 @@ class HostQueue extends Driven {
     while (head < end) {
       int index = (int) head & CAPACITY - 1;
       HostWork plan = plans[index];
-      if (tail - head > 1 && isAhead(head, plan)) {
+      boolean isMet = plan != null && plan.isMet();
+      if (tail - head > 1 && (!isMet || (head & AHEAD - 1) == 0) && isAhead(head, plan)) {
         lookAhead(head, tail);
       }
       int result =
           plan == null
               ? stepTask(tasks[index], patience)
-              : stepPlan(index, plan, behind(plan, head, tail, end), patience);
+              : stepPlan(index, plan, isMet ? null : behind(plan, head, tail, end), patience);
       if (result != Step.DONE) {
         if (result == Step.BLOCKED && tail - head > 1) {
           lookAhead(head, tail);
@@ -198,13 +204,12 @@ class HostQueue extends Driven {
 
   /** Whether other hosts need its data: what can be sent together with it leaves with it. */
   private static boolean isSentToOthers(@Nullable HostWork plan) {
-    return plan != null && plan.rank.outside() != null;
+    return plan != null && plan.rank.spansHosts();
   }
 
   /** Whether peers were shown something before its turn, or might be now. */
   private boolean isAhead(long head, @Nullable HostWork plan) {
-    return lookahead.isShown(head)
-        || isSentToOthers(plan) && (isIndependent || sends.isAhead(head));
+    return lookahead.isShown(head) || sends.isAhead(head) || isIndependent && isSentToOthers(plan);
   }
 
   /** Shows peers what they will need next, before its turn. */
@@ -213,7 +218,7 @@ class HostQueue extends Driven {
       return;
     }
     HostWork first = plans[(int) head & CAPACITY - 1];
-    if (isSentToOthers(first) && !first.isCollective()) {
+    if (first != null && !first.isCollective()) {
       sends.advance(head, tail);
       return;
     }

@@ -171,6 +171,14 @@ final class HostRank extends Padded {
   }
 
   /**
+   * Whether there are other hosts. The compiler inlines this, unlike {@link #outside}, whose class
+   * is loaded only if there are.
+   */
+  boolean spansHosts() {
+    return outside != null;
+  }
+
+  /**
    * Gets on with a send or receive; see {@link io.nccl4j.internal.host.engine.Step}.
    *
    * @param behind the message that takes a step as soon as this one is done, if there is one
@@ -186,14 +194,14 @@ final class HostRank extends Padded {
     return result;
   }
 
-  /** Whether a rank is on another host. */
-  boolean isElsewhere(int k) {
-    return outside != null && !part.isHere(k);
-  }
-
-  /** Sends a small message to another host before its turn; false if that must wait. */
+  /** Sends a message before its turn; false if that must wait. */
   boolean sendEarly(HostWork work) {
-    return outside != null && isHealthy() && outside.sendEarly(work);
+    if (!isHealthy()) {
+      return false;
+    }
+    return outside != null && !part.isHere(work.root)
+        ? outside.sendEarly(work)
+        : lanes.sendEarly(work);
   }
 
   /** Lets leave what was kept back for other hosts. */

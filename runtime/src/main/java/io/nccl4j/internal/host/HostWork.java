@@ -47,7 +47,7 @@ final class HostWork extends EngineWork {
 
   @Override
   protected String protocol() {
-    return rank.outside() == null ? super.protocol() : "network";
+    return rank.spansHosts() ? "network" : super.protocol();
   }
 
   @Override

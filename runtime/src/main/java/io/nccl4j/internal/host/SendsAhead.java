@@ -6,8 +6,8 @@ import io.nccl4j.internal.operation.Operation;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Lets small sends to other hosts leave before their turn, while a message before them in the queue
- * is awaited: those whose data none of the messages before them writes.
+ * Lets sends leave before their turn, while a message before them in the queue is awaited: those
+ * whose data none of the messages before them writes. To other hosts only small ones.
  *
  * <p>By the owner of the queue.
  */
@@ -19,6 +19,10 @@ final class SendsAhead {
 
   /** The first entry with something left to be sent; those from the head on are messages. */
   private long next;
+
+  // What messages from the head on and before next write, and perhaps earlier ones, lies between.
+  private long low;
+  private long high;
 
   /**
    * Nothing is sent.
@@ -41,9 +45,12 @@ final class SendsAhead {
         return;
       }
       next = head + 1;
+      forget();
+      note(plan(head));
     }
     long end = Math.min(tail, head + MOST);
     while (next < end && areMessages(plan(next)) && sendAll(head, next)) {
+      note(plan(next));
       next++;
     }
   }
@@ -63,9 +70,7 @@ final class SendsAhead {
   private boolean sendAll(long head, long entry) {
     for (HostWork work = plan(entry); work != null; work = (HostWork) work.next) {
       boolean isLeft = work.operation == Operation.SEND && work.stage == EngineWork.QUEUED;
-      if (isLeft
-          && work.rank.isElsewhere(work.root)
-          && !(isReady(work, head, entry) && work.rank.sendEarly(work))) {
+      if (isLeft && !(isReady(work, head, entry) && work.rank.sendEarly(work))) {
         return false;
       }
     }
@@ -79,13 +84,32 @@ final class SendsAhead {
     if (!from.isShared()) {
       return false;
     }
+    if (from.address() >= high || from.address() + from.byteSize() <= low) {
+      return true;
+    }
+    boolean isWritten = false;
+    forget();
     for (long i = head; i < entry; i++) {
       for (HostWork work = plan(i); work != null; work = (HostWork) work.next) {
-        if (work.writes(from)) {
-          return false;
-        }
+        isWritten |= work.writes(from);
+      }
+      note(plan(i));
+    }
+    return !isWritten;
+  }
+
+  private void forget() {
+    low = Long.MAX_VALUE;
+    high = Long.MIN_VALUE;
+  }
+
+  private void note(@Nullable HostWork plan) {
+    for (HostWork work = plan; work != null; work = (HostWork) work.next) {
+      if (work.recv != null) {
+        HostBuffer to = work.recvBuffer();
+        low = Math.min(low, to.address());
+        high = Math.max(high, to.address() + to.byteSize());
       }
     }
-    return true;
   }
 }

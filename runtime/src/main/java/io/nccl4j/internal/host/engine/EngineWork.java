@@ -90,6 +90,11 @@ public abstract class EngineWork extends Work {
     return lowLatency ? "low latency" : staged ? "staged" : "direct";
   }
 
+  /** Whether it only has to be finished: its peers were seen to have shown theirs. */
+  public boolean isMet() {
+    return stage == SHOWN;
+  }
+
   public HostBuffer sendBuffer() {
     return (HostBuffer) Objects.requireNonNull(send);
   }

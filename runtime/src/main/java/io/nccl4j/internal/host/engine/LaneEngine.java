@@ -16,7 +16,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Carries out one rank's sends and receives. Each ordered pair of ranks has a lane of eight slots,
- * numbered by its own sequence; operations of one lane are done in order, different lanes
+ * numbered by its own sequence; operations of one lane begin in order, different lanes
  * independently.
  *
  * <p>Small messages travel in the slot (<b>eager</b>): the sender is done at once. Larger ones
@@ -31,11 +31,13 @@ public final class LaneEngine extends Padded {
   private final int rank;
 
   /**
-   * Per peer: the last operation done. Released by whoever completes one and acquired by the next,
+   * Per peer: the last message that another one may follow, for one that is sent in chunks when it
+   * is done, otherwise when it is shown. Released by whoever moves one and acquired by the next,
    * which may lie on another stream with another owner.
    */
   private final long[] sent;
 
+  /** The same of what was received: the last message that is done. */
   private final long[] received;
 
   /** Per peer: the last message it was seen to have acknowledged. */
@@ -97,31 +99,49 @@ public final class LaneEngine extends Padded {
     int peer = w.root;
     w.blockedOn = peer;
     if (w.stage == EngineWork.QUEUED) {
-      if ((long) COUNTER.getAcquire(sent, peer) + 1 != w.seq) {
+      if (!isNext(w, peer)) {
         return Step.DEPENDS;
       }
       if (w.seq == 1) {
         view.heap.populate(control, rank, peer, 1);
       }
-      w.position = 0;
       if (!hasSlot(w.seq, peer)) {
         return Step.BLOCKED;
       }
       post(w, peer);
-      if (bytes(w) <= eager) {
-        COUNTER.setRelease(sent, peer, w.seq);
-        return Step.DONE;
-      }
-      w.stage = EngineWork.POSTED;
+    }
+    if (w.stage == EngineWork.SHOWN) {
+      return Step.DONE;
     }
     if (w.staged) {
       return fillChunks(w, peer);
     }
-    if (control.getAcquire(control.ack(rank, peer)) < w.seq) {
-      return Step.BLOCKED;
+    return control.getAcquire(control.ack(rank, peer)) < w.seq ? Step.BLOCKED : Step.DONE;
+  }
+
+  private boolean isNext(EngineWork w, int peer) {
+    return (long) COUNTER.getAcquire(sent, peer) + 1 == w.seq;
+  }
+
+  /**
+   * Shows a message to its receiver before its turn. Its data is there, in memory that all ranks
+   * reach.
+   *
+   * @return false if that must wait
+   */
+  public boolean sendEarly(EngineWork w) {
+    int peer = w.root;
+    boolean isWhole = bytes(w) <= eager || !tuning.isStaged();
+    if (w.seq == 1 || !isWhole || !isNext(w, peer) || !hasSlot(w.seq, peer)) {
+      return false;
     }
-    COUNTER.setRelease(sent, peer, w.seq);
-    return Step.DONE;
+    post(w, peer);
+    return true;
+  }
+
+  /** Whether it is a message that travels in its slot. */
+  public boolean isEager(EngineWork w) {
+    return bytes(w) <= eager;
   }
 
   /**
@@ -135,15 +155,20 @@ public final class LaneEngine extends Padded {
     return seq - acknowledged[peer] <= Layout.LANE_SLOTS;
   }
 
+  /** Shows a message; there is a slot for it. The next one may follow unless it is chunked. */
   private void post(EngineWork w, int peer) {
     long slot = slotOf(control.lane(rank, peer), w.seq);
     HostBuffer buffer = w.sendBuffer();
-    if (bytes(w) <= eager) {
+    w.stage = EngineWork.POSTED;
+    w.staged = false;
+    if (isEager(w)) {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
+      w.stage = EngineWork.SHOWN;
     } else {
       boolean local = view.local(peer) != null;
       // An empty message has no chunk whose arrival could be seen.
       w.staged = bytes(w) > 0 && (tuning.isStaged() || !local && !buffer.isShared());
+      w.position = 0;
       if (w.staged) {
         control.setPlain(slot + Layout.LANE_OFFSET, bounce(peer).offset());
         control.setPlain(slot + Layout.LANE_MODE, Layout.CHUNKED);
@@ -154,6 +179,9 @@ public final class LaneEngine extends Padded {
       }
     }
     control.setRelease(slot, word(w));
+    if (!w.staged) {
+      COUNTER.setRelease(sent, peer, w.seq);
+    }
   }
 
   private HostHeap.Block bounce(int peer) {

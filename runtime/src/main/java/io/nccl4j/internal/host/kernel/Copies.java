@@ -1,8 +1,12 @@
 package io.nccl4j.internal.host.kernel;
 
+import io.nccl4j.bindings.Libc;
+import io.nccl4j.bindings.MemoryAccess;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** Copies and fills of any size, each in the way that is fastest for its size. */
 public final class Copies {
@@ -32,6 +36,14 @@ public final class Copies {
 
   private static final ValueLayout.OfLong WORD = ValueLayout.JAVA_LONG_UNALIGNED;
 
+  /** All memory, in which an address is its offset: a constant, so that little is checked. */
+  private static final MemorySegment MEMORY =
+      Libc.isAvailable() ? MemoryAccess.everything() : MemorySegment.NULL;
+
+  /** The scope of what nobody can close; null where nothing is known of it. */
+  private static final MemorySegment.@Nullable Scope FOREVER =
+      Libc.isAvailable() ? MEMORY.scope() : null;
+
   private Copies() {}
 
   /**
@@ -40,10 +52,10 @@ public final class Copies {
    */
   public static void copy(
       MemorySegment src, long srcOffset, MemorySegment dst, long dstOffset, long bytes) {
-    if (bytes <= TINY && (bytes & Long.BYTES - 1) == 0) {
-      for (long i = 0; i < bytes; i += Long.BYTES) {
-        dst.set(WORD, dstOffset + i, src.get(WORD, srcOffset + i));
-      }
+    if (bytes <= TINY && bytes >= Long.BYTES && staysOpen(src) && staysOpen(dst)) {
+      Objects.checkFromIndexSize(srcOffset, bytes, src.byteSize());
+      Objects.checkFromIndexSize(dstOffset, bytes, dst.byteSize());
+      copyTiny(src.address() + srcOffset, dst.address() + dstOffset, bytes);
     } else if (bytes <= SMALL) {
       MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);
     } else if (!isSame(src, srcOffset, dst, dstOffset)) {
@@ -76,6 +88,26 @@ public final class Copies {
     if (bytes >= FENCED) {
       VarHandle.fullFence();
     }
+  }
+
+  /** Whether it is native memory that nobody can close: then a copy checks its bounds only. */
+  private static boolean staysOpen(MemorySegment segment) {
+    return FOREVER != null && segment.scope() == FOREVER;
+  }
+
+  /** Copies 8 to 32 bytes between addresses, in words of which the last ones may overlap. */
+  private static void copyTiny(long from, long to, long bytes) {
+    long last = bytes - Long.BYTES;
+    long head = MEMORY.get(WORD, from);
+    long tail = MEMORY.get(WORD, from + last);
+    if (last > Long.BYTES) {
+      long second = MEMORY.get(WORD, from + Long.BYTES);
+      long third = MEMORY.get(WORD, from + last - Long.BYTES);
+      MEMORY.set(WORD, to + Long.BYTES, second);
+      MEMORY.set(WORD, to + last - Long.BYTES, third);
+    }
+    MEMORY.set(WORD, to, head);
+    MEMORY.set(WORD, to + last, tail);
   }
 
   private static boolean isSame(

@@ -27,8 +27,8 @@ final class Bfloat16Fold {
   private static final boolean GATHERED = SPEC.gathered();
   private static final boolean FINISHED = SPEC.finished();
   private static final boolean TWICE = SPEC.twice();
-  private static final VectorSpecies<Integer> PAIRS = IntVector.SPECIES_PREFERRED;
-  private static final VectorSpecies<Float> FLOATS = FloatVector.SPECIES_PREFERRED;
+  private static final VectorSpecies<Integer> PAIRS = SPEC.pairs();
+  private static final VectorSpecies<Float> FLOATS = SPEC.floats();
   private static final int WIDTH = PAIRS.vectorByteSize();
 
   // Vectors: a number costs the compiler more nodes, of which a loop must not have too many.

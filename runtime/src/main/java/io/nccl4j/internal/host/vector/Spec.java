@@ -9,7 +9,7 @@ import jdk.incubator.vector.VectorSpecies;
 /**
  * What one copy of a template folds: the class data of {@link LaneFold} and {@link Bfloat16Fold}.
  *
- * @param lanes the vectors it folds in, of the widest shape the processor has
+ * @param lanes the vectors it folds in
  * @param kind the reduction
  * @param flips whether it compares integers without sign, as others with the uppermost bit flipped
  * @param gathered whether its first operand is the accumulator
@@ -38,6 +38,18 @@ record Spec(
   @SuppressWarnings("unchecked")
   VectorSpecies<Object> species() {
     return (VectorSpecies<Object>) lanes;
+  }
+
+  /** Vectors as wide as the lanes, of ints: two neighbouring elements of 16 bits each. */
+  @SuppressWarnings("unchecked")
+  VectorSpecies<Integer> pairs() {
+    return (VectorSpecies<Integer>) lanes.withLanes(int.class);
+  }
+
+  /** The same as floats. */
+  @SuppressWarnings("unchecked")
+  VectorSpecies<Float> floats() {
+    return (VectorSpecies<Float>) lanes.withLanes(float.class);
   }
 
   VectorOperators.Binary operator() {

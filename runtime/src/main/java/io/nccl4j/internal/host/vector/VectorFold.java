@@ -19,7 +19,8 @@ import org.jspecify.annotations.Nullable;
  * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an
  * int. Where the end is none, the last vector overlaps the one before: it is computed first, into
  * the scratch, since the output may be an input, and copied at the end. What is shorter than a
- * vector, and a fold of a single input, goes to the generic kernel.
+ * vector is folded in narrow ones; what is shorter than these, and a fold of a single input, goes
+ * to the generic kernel.
  *
  * <p>Two inputs are folded in registers. More are gathered in the scratch's accumulator, a small
  * block at a time, so that what they add up to never leaves the nearest cache.
@@ -59,13 +60,16 @@ final class VectorFold implements FoldKernel {
   private static final int FINISHED = 2;
   private static final int TWICE = 4;
   private static final int LONG = 8;
+  private static final int NARROW = 16;
 
   private final VectorKernels kernels;
   private final VectorSpecies<?> lanes;
+  private final VectorSpecies<?> narrow;
   private final ReduceOp.Kind kind;
   private final BlockFold generic;
   private final int elementBytes;
   private final int vectorBytes;
+  private final int narrowBytes;
   private final int blockBytes;
   private final boolean flips;
 
@@ -74,27 +78,31 @@ final class VectorFold implements FoldKernel {
 
   // Not constants, so that the compiler cannot inline the loops here. It would whenever one kernel
   // is used more than others, and then run out of nodes and make an object of every vector.
-  private final @Nullable MethodHandle[] loops = new MethodHandle[2 * LONG];
+  private final @Nullable MethodHandle[] loops = new MethodHandle[2 * NARROW];
 
   /**
    * Creates a kernel.
    *
    * @param kernels makes the loops
    * @param lanes the vectors it folds in
+   * @param narrow what it folds in narrow vectors; the same as {@code lanes} if it has none
    * @param generic the kernel for what this one leaves over
    */
   VectorFold(
       VectorKernels kernels,
       DataType type,
       VectorSpecies<?> lanes,
+      VectorSpecies<?> narrow,
       ReduceOp.Kind kind,
       BlockFold generic) {
     this.kernels = kernels;
     this.lanes = lanes;
+    this.narrow = narrow;
     this.kind = kind;
     this.generic = generic;
     elementBytes = type.byteSize();
     vectorBytes = lanes.vectorByteSize();
+    narrowBytes = narrow.vectorByteSize();
     boolean extreme = kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX;
     flips = extreme && type.isUnsignedInteger();
     widens = type == DataType.BFLOAT16;
@@ -113,7 +121,8 @@ final class VectorFold implements FoldKernel {
       long @Nullable [] scalars,
       Scratch scratch) {
     long bytes = elements * elementBytes;
-    if (bytes < vectorBytes || n == 1 || m == 0) {
+    int width = bytes < vectorBytes ? narrowBytes : vectorBytes;
+    if (bytes < width || n == 1 || m == 0) {
       generic.fold(in, inOffset, n, out, outOffset, m, elements, scalars, scratch);
       return;
     }
@@ -123,14 +132,34 @@ final class VectorFold implements FoldKernel {
     }
     check(in, inOffset, n, bytes);
     check(out, outOffset, m, bytes);
+    if (n == 2 && m == 1 && bytes <= PIECE && (bytes & width - 1) == 0) {
+      foldBlock(in, inOffset, n, 0, (int) bytes, 0, out[0].address() + outOffset[0], 0);
+    } else {
+      foldBlocks(in, inOffset, n, out, outOffset, m, bytes, width, scratch);
+    }
+    Reference.reachabilityFence(in);
+    Reference.reachabilityFence(out);
+  }
+
+  /** Folds in vectors of {@code width} bytes, of which there is at least one. */
+  private void foldBlocks(
+      MemorySegment[] in,
+      long[] inOffset,
+      int n,
+      MemorySegment[] out,
+      long[] outOffset,
+      int m,
+      long bytes,
+      int width,
+      Scratch scratch) {
     MemorySegment held = scratch.accumulator();
     long accumulator = held.address();
     long to0 = out[0].address() + outOffset[0];
     long to1 = m == 1 ? 0 : out[1].address() + outOffset[1];
-    long whole = bytes & -vectorBytes;
+    long whole = bytes & -width;
     if (whole < bytes) {
       long last = accumulator + Scratch.ACCUMULATOR_BYTES;
-      foldBlock(in, inOffset, n, bytes - vectorBytes, vectorBytes, accumulator, last, 0);
+      foldBlock(in, inOffset, n, bytes - width, width, accumulator, last, 0);
     }
     int most = n == 2 ? PIECE : blockBytes;
     int block;
@@ -143,11 +172,9 @@ final class VectorFold implements FoldKernel {
       }
     }
     for (int o = 0; o < m && whole < bytes; o++) {
-      long from = Scratch.ACCUMULATOR_BYTES + vectorBytes - (bytes - whole);
+      long from = Scratch.ACCUMULATOR_BYTES + width - (bytes - whole);
       Copies.copy(held, from, out[o], outOffset[o] + whole, bytes - whole);
     }
-    Reference.reachabilityFence(in);
-    Reference.reachabilityFence(out);
     Reference.reachabilityFence(held);
   }
 
@@ -255,7 +282,7 @@ final class VectorFold implements FoldKernel {
   }
 
   private void run(int use, long a, long b, long to0, long to1, int bytes, int n) {
-    int index = bytes < LARGE ? use : use | LONG;
+    int index = bytes < vectorBytes ? use | NARROW : bytes < LARGE ? use : use | LONG;
     MethodHandle loop = loops[index];
     try {
       // A race is harmless: handles have final fields only, and all threads are given the same.
@@ -270,7 +297,7 @@ final class VectorFold implements FoldKernel {
   private MethodHandle loop(int index) {
     return kernels.loop(
         new Spec(
-            lanes,
+            (index & NARROW) == 0 ? lanes : narrow,
             kind,
             flips,
             widens && (index & GATHERED) != 0,

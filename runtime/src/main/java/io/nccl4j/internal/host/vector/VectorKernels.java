@@ -17,6 +17,7 @@ import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.LongVector;
 import jdk.incubator.vector.ShortVector;
+import jdk.incubator.vector.VectorShape;
 import jdk.incubator.vector.VectorSpecies;
 import org.jspecify.annotations.Nullable;
 
@@ -28,6 +29,9 @@ public final class VectorKernels implements KernelProvider {
 
   /** Extremes of floats need masks, which shapes of fewer lanes may not have instructions for. */
   private static final int MASKED_LANES = 8;
+
+  /** The shape in which is folded what is shorter than the widest vector. */
+  private static final VectorShape NARROW = VectorShape.S_128_BIT;
 
   private static final MethodType LOOP =
       MethodType.methodType(
@@ -43,7 +47,12 @@ public final class VectorKernels implements KernelProvider {
   @Override
   public FoldKernel kernel(DataType type, ReduceOp.Kind kind, BlockFold generic) {
     VectorSpecies<?> lanes = lanes(type, kind);
-    return lanes == null ? generic : new VectorFold(this, type, lanes, kind, generic);
+    if (lanes == null) {
+      return generic;
+    }
+    boolean isNarrow = isMasked(type, kind) || lanes.vectorBitSize() <= NARROW.vectorBitSize();
+    VectorSpecies<?> narrow = isNarrow ? lanes : lanes.withShape(NARROW);
+    return new VectorFold(this, type, lanes, narrow, kind, generic);
   }
 
   @Override
@@ -51,17 +60,18 @@ public final class VectorKernels implements KernelProvider {
     return "Vector API " + FloatVector.SPECIES_PREFERRED.vectorBitSize() + " bit";
   }
 
+  private static boolean isMasked(DataType type, ReduceOp.Kind kind) {
+    return type.isFloatingPoint() && (kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX);
+  }
+
   private static @Nullable VectorSpecies<?> lanes(DataType type, ReduceOp.Kind kind) {
     if (kind == ReduceOp.Kind.PRE_MUL_SUM) {
       return null;
     }
-    boolean ordered = kind == ReduceOp.Kind.MIN || kind == ReduceOp.Kind.MAX;
     if (!type.isFloatingPoint() && kind == ReduceOp.Kind.AVG) {
       return null;
     }
-    if (type.isFloatingPoint()
-        && ordered
-        && FloatVector.SPECIES_PREFERRED.length() < MASKED_LANES) {
+    if (isMasked(type, kind) && FloatVector.SPECIES_PREFERRED.length() < MASKED_LANES) {
       return null;
     }
     return switch (type) {

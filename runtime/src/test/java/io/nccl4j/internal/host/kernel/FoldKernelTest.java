@@ -36,7 +36,7 @@ import org.junit.jupiter.params.provider.FieldSource;
 class FoldKernelTest {
   private static final long SEED = Long.getLong("nccl4j.test.seed", System.nanoTime());
   private static final int[] INPUTS = {1, 2, 3, 4, 7, 16};
-  private static final int[] SIZES = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 1000, 4097};
+  private static final int[] SIZES = {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 63, 64, 65, 1000, 4097};
   private static final int LARGEST = 4097;
   private static final List<DataType> ALL = List.of(DataType.values());
 
@@ -225,13 +225,15 @@ class FoldKernelTest {
   void allocatesNothingOnceWarm(DataType type) {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     Scratch scratch = new Scratch();
-    int elements = 300;
+    int most = 300;
+    // Wide vectors, and narrow ones.
+    int[] sizes = {most, 48 / type.byteSize()};
     try (Arena arena = new LastingArena()) {
       MemorySegment[] in = new MemorySegment[4];
       MemorySegment[] out = new MemorySegment[4];
       for (int k = 0; k < in.length; k++) {
-        in[k] = arena.allocate((long) elements * type.byteSize(), 64);
-        out[k] = arena.allocate((long) elements * type.byteSize(), 64);
+        in[k] = arena.allocate((long) most * type.byteSize(), 64);
+        out[k] = arena.allocate((long) most * type.byteSize(), 64);
       }
       long[] zeros = new long[4];
       long[] scalars = new long[4];
@@ -243,11 +245,11 @@ class FoldKernelTest {
         long deadline = System.nanoTime() + 20_000_000_000L;
         while (allocated > 0 && System.nanoTime() < deadline) {
           for (int i = 0; i < 2000; i++) {
-            foldAll(kernel, in, out, zeros, scalars, elements, scratch);
+            foldAll(kernel, in, out, zeros, scalars, sizes[i & 1], scratch);
           }
           long before = threads.getCurrentThreadAllocatedBytes();
           for (int i = 0; i < calls; i++) {
-            foldAll(kernel, in, out, zeros, scalars, elements, scratch);
+            foldAll(kernel, in, out, zeros, scalars, sizes[i & 1], scratch);
           }
           allocated = threads.getCurrentThreadAllocatedBytes() - before;
         }
