@@ -30,8 +30,11 @@ class HostQueue extends Driven {
    */
   private static final int EAGER = 8;
 
-  /** While operations only have to be finished, peers are shown more before every fourth one. */
-  private static final int AHEAD = 4;
+  /** While collectives only have to be finished, peers are shown more before every eighth one. */
+  private static final int AHEAD = 8;
+
+  /** The same of messages: receivers give room back for so many at a time. */
+  private static final int SENDS_AHEAD = Layout.ACK_INTERVAL;
 
   /** After an attempt in vain, how many operations are submitted before the next one. */
   private static final int PAUSE = 64;
@@ -184,7 +187,7 @@ class HostQueue extends Driven {
       int index = (int) head & CAPACITY - 1;
       HostWork plan = plans[index];
       boolean isMet = plan != null && plan.isMet();
-      if (tail - head > 1 && (!isMet || (head & AHEAD - 1) == 0) && isAhead(head, plan)) {
+      if (tail - head > 1 && !(isMet && isBetween(head, plan)) && isAhead(head, plan)) {
         lookAhead(head, tail);
       }
       int result =
@@ -200,6 +203,11 @@ class HostQueue extends Driven {
       advance(++head);
     }
     return Step.DONE;
+  }
+
+  /** Whether enough was shown ahead of the head, which only has to be finished. */
+  private static boolean isBetween(long head, HostWork plan) {
+    return (head & (plan.isCollective() ? AHEAD : SENDS_AHEAD) - 1) != 0;
   }
 
   /** Whether other hosts need its data: what can be sent together with it leaves with it. */

@@ -17,7 +17,7 @@ public abstract class EngineWork extends Work {
   static final int LEAVE = 5;
   static final int COPY_OUT = 6;
 
-  /** Posted, and so have all peers that it needs. */
+  /** Posted, and so have all peers that it needs; of a send, in its slot. */
   static final int SHOWN = 7;
 
   /** Posted by all, and this rank has shown its share of the result. */
@@ -90,7 +90,7 @@ public abstract class EngineWork extends Work {
     return lowLatency ? "low latency" : staged ? "staged" : "direct";
   }
 
-  /** Whether it only has to be finished: its peers were seen to have shown theirs. */
+  /** Whether it only has to be finished: all that it needs of its peers was seen, or it is sent. */
   public boolean isMet() {
     return stage == SHOWN;
   }

@@ -15,7 +15,7 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Carries out one rank's sends and receives. Each ordered pair of ranks has a lane of eight slots,
+ * Carries out one rank's sends and receives. Each ordered pair of ranks has a lane of slots,
  * numbered by its own sequence; operations of one lane begin in order, different lanes
  * independently.
  *

@@ -19,7 +19,7 @@ import io.nccl4j.internal.liveness.DeathWatch;
  *            goes on: whether it does, and who else in its opinion          owner
  *            outbox  32 slots of 2304 B: word0 = [signature:32 | seq:32]    owner
  *            ledger  number of the last collective, calls; see Ledger       owner
- * pair i→j   lane    8 slots of 512 B: word0 = [signature:32 | laneSeq:32]  i
+ * pair i→j   lane    16 slots of 1152 B: word0 = [signature:32 | seq:32]    i
  *            chunks filled                                                  i
  *            offset and count of i's block for j in a v-form                i
  *            ack, chunks taken                                              j
@@ -50,10 +50,10 @@ public final class Layout {
   /** Bytes of data that a slot of a lane takes. */
   public static final int LANE_PAYLOAD = VALUES.value("lane payload", 1144);
 
-  public static final int LANE_SLOTS = VALUES.value("lane slots", 8);
+  public static final int LANE_SLOTS = VALUES.value("lane slots", 16);
 
   /** Small messages from one acknowledgement to the next. */
-  public static final int ACK_INTERVAL = VALUES.value("ack interval", 4);
+  public static final int ACK_INTERVAL = VALUES.value("ack interval", 8);
 
   /** Bytes of a piece of a message from memory that is private to the sender's process. */
   public static final int CHUNK_BYTES = VALUES.value("chunk", 256 << 10);

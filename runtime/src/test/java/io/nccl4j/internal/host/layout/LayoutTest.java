@@ -53,7 +53,7 @@ class LayoutTest {
   @Test
   void aBlockIsAsLargeAsTheDocumentationSays() {
     for (int n : new int[] {1, 2, 16, 256}) {
-      assertEquals(4096 + n * 108_416L + n * (long) n * 9600, ControlBlock.bytes(n));
+      assertEquals(4096 + n * 108_416L + n * (long) n * 18_816, ControlBlock.bytes(n));
     }
     assertTrue(Layout.OUTBOX_PAYLOAD + Layout.LINES <= Layout.SHARE_WORD);
     assertTrue(Layout.OUTBOX_PAYLOAD <= 3 * Layout.SHARE_BYTES);
