@@ -17,7 +17,7 @@ public abstract class BlockFold implements FoldKernel {
   private static final int MANY = 512;
 
   /** Up to here the copies into arrays cost more than they save. */
-  private static final int FEW = 4;
+  public static final int FEW = 4;
 
   final DataType type;
   final ReduceOp.Kind kind;

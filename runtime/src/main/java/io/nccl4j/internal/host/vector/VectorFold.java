@@ -19,8 +19,8 @@ import org.jspecify.annotations.Nullable;
  * Cuts a fold into ranges that vector loops can do: whole vectors, in pieces whose length is an
  * int. Where the end is none, the last vector overlaps the one before: it is computed first, into
  * the scratch, since the output may be an input, and copied at the end. What is shorter than a
- * vector is folded in narrow ones; what is shorter than these, and a fold of a single input, goes
- * to the generic kernel.
+ * vector is folded in narrow ones; what is shorter than these, a few elements of many inputs, and a
+ * fold of a single input go to the generic kernel.
  *
  * <p>Two inputs are folded in registers. More are gathered in the scratch's accumulator, a small
  * block at a time, so that what they add up to never leaves the nearest cache.
@@ -122,7 +122,8 @@ final class VectorFold implements FoldKernel {
       Scratch scratch) {
     long bytes = elements * elementBytes;
     int width = bytes < vectorBytes ? narrowBytes : vectorBytes;
-    if (bytes < width || n == 1 || m == 0) {
+    boolean areFew = bytes < vectorBytes && n > 2 && elements <= BlockFold.FEW;
+    if (bytes < width || areFew || n == 1 || m == 0) {
       generic.fold(in, inOffset, n, out, outOffset, m, elements, scalars, scratch);
       return;
     }
