@@ -131,7 +131,7 @@ public final class LaneEngine extends Padded {
    */
   public boolean sendEarly(EngineWork w) {
     int peer = w.root;
-    boolean isWhole = bytes(w) <= eager || !tuning.isStaged();
+    boolean isWhole = isEager(w) || !tuning.isStaged();
     if (w.seq == 1 || !isWhole || !isNext(w, peer) || !hasSlot(w.seq, peer)) {
       return false;
     }
@@ -159,11 +159,11 @@ public final class LaneEngine extends Padded {
   private void post(EngineWork w, int peer) {
     long slot = slotOf(control.lane(rank, peer), w.seq);
     HostBuffer buffer = w.sendBuffer();
-    w.stage = EngineWork.POSTED;
+    boolean isEager = isEager(w);
+    w.stage = isEager ? EngineWork.SHOWN : EngineWork.POSTED;
     w.staged = false;
-    if (isEager(w)) {
+    if (isEager) {
       Copies.copy(buffer.segment(), buffer.offset(), control.memory(), slot + Long.BYTES, bytes(w));
-      w.stage = EngineWork.SHOWN;
     } else {
       boolean local = view.local(peer) != null;
       // An empty message has no chunk whose arrival could be seen.
@@ -239,7 +239,7 @@ public final class LaneEngine extends Padded {
         }
         return Step.BLOCKED;
       }
-      if (bytes(w) <= eager) {
+      if (isEager(w)) {
         HostBuffer buffer = w.recvBuffer();
         Copies.copy(
             control.memory(), slot + Long.BYTES, buffer.segment(), buffer.offset(), bytes(w));

@@ -37,12 +37,10 @@ public final class Copies {
   private static final ValueLayout.OfLong WORD = ValueLayout.JAVA_LONG_UNALIGNED;
 
   /** All memory, in which an address is its offset: a constant, so that little is checked. */
-  private static final MemorySegment MEMORY =
-      Libc.isAvailable() ? MemoryAccess.everything() : MemorySegment.NULL;
+  private static final @Nullable MemorySegment MEMORY =
+      Libc.isAvailable() ? MemoryAccess.everything() : null;
 
-  /** The scope of what nobody can close; null where nothing is known of it. */
-  private static final MemorySegment.@Nullable Scope FOREVER =
-      Libc.isAvailable() ? MEMORY.scope() : null;
+  private static final MemorySegment.Scope FOREVER = MemorySegment.NULL.scope();
 
   private Copies() {}
 
@@ -52,10 +50,15 @@ public final class Copies {
    */
   public static void copy(
       MemorySegment src, long srcOffset, MemorySegment dst, long dstOffset, long bytes) {
-    if (bytes <= TINY && bytes >= Long.BYTES && staysOpen(src) && staysOpen(dst)) {
+    MemorySegment memory = MEMORY;
+    if (memory != null
+        && bytes <= TINY
+        && bytes >= Long.BYTES
+        && staysOpen(src)
+        && staysOpen(dst)) {
       Objects.checkFromIndexSize(srcOffset, bytes, src.byteSize());
       Objects.checkFromIndexSize(dstOffset, bytes, dst.byteSize());
-      copyTiny(src.address() + srcOffset, dst.address() + dstOffset, bytes);
+      copyTiny(memory, src.address() + srcOffset, dst.address() + dstOffset, bytes);
     } else if (bytes <= SMALL) {
       MemorySegment.copy(src, srcOffset, dst, dstOffset, bytes);
     } else if (!isSame(src, srcOffset, dst, dstOffset)) {
@@ -90,24 +93,24 @@ public final class Copies {
     }
   }
 
-  /** Whether it is native memory that nobody can close: then a copy checks its bounds only. */
-  private static boolean staysOpen(MemorySegment segment) {
-    return FOREVER != null && segment.scope() == FOREVER;
+  /** Whether it is native memory that nobody can close: then only its bounds need checks. */
+  public static boolean staysOpen(MemorySegment segment) {
+    return segment.scope() == FOREVER;
   }
 
   /** Copies 8 to 32 bytes between addresses, in words of which the last ones may overlap. */
-  private static void copyTiny(long from, long to, long bytes) {
+  private static void copyTiny(MemorySegment memory, long from, long to, long bytes) {
     long last = bytes - Long.BYTES;
-    long head = MEMORY.get(WORD, from);
-    long tail = MEMORY.get(WORD, from + last);
+    long head = memory.get(WORD, from);
+    long tail = memory.get(WORD, from + last);
     if (last > Long.BYTES) {
-      long second = MEMORY.get(WORD, from + Long.BYTES);
-      long third = MEMORY.get(WORD, from + last - Long.BYTES);
-      MEMORY.set(WORD, to + Long.BYTES, second);
-      MEMORY.set(WORD, to + last - Long.BYTES, third);
+      long second = memory.get(WORD, from + Long.BYTES);
+      long third = memory.get(WORD, from + last - Long.BYTES);
+      memory.set(WORD, to + Long.BYTES, second);
+      memory.set(WORD, to + last - Long.BYTES, third);
     }
-    MEMORY.set(WORD, to, head);
-    MEMORY.set(WORD, to + last, tail);
+    memory.set(WORD, to, head);
+    memory.set(WORD, to + last, tail);
   }
 
   private static boolean isSame(

@@ -38,8 +38,6 @@ final class VectorFold implements FoldKernel {
   /** All memory. Never closed, so accesses to it check nothing but their bounds. */
   static final MemorySegment MEMORY = MemoryAccess.everything();
 
-  private static final MemorySegment.Scope FOREVER = MEMORY.scope();
-
   /** The scopes of memory that is garbage collected and cannot be closed. */
   private static final @Nullable Class<?> COLLECTED = collected();
 
@@ -223,8 +221,8 @@ final class VectorFold implements FoldKernel {
   /** Whether nobody can close these segments. */
   private static boolean stay(MemorySegment[] segments, int count) {
     for (int i = 0; i < count; i++) {
-      MemorySegment.Scope scope = segments[i].scope();
-      if (scope != FOREVER && scope.getClass() != COLLECTED) {
+      MemorySegment segment = segments[i];
+      if (!Copies.staysOpen(segment) && segment.scope().getClass() != COLLECTED) {
         return false;
       }
     }
